@@ -85,14 +85,14 @@ static void set_rules(QosGate *gate, guint count)
     for (guint i = 0; i < count; i++) {
         g_autofree char *command =
             g_strdup_printf("start r%u jobid={j*.%u} rate=999999 depth=1000000", i, i);
-        QosRules *next = qos_rules_apply(rules, command, qos_gate_now(), NULL);
+        QosRules *next = qos_rules_apply(rules, command, qos_clock_now(), NULL);
         if (next == NULL)
             abort();
         qos_rules_unref(rules);
         rules = next;
     }
     QosSched *sched = qos_gate_lock(gate);
-    qos_sched_set_rules(sched, rules, qos_gate_now());
+    qos_sched_set_rules(sched, rules, qos_clock_now());
     qos_gate_unlock_and_wake(gate);
     qos_rules_unref(rules);
 }
@@ -107,7 +107,7 @@ static double measure(const Case *what, guint requests)
     set_rules(gate, what->rules);
     QosSched *sched = qos_gate_lock(gate);
     qos_sched_set_adapt(sched, &(QosAdaptConfig){.mode = what->adapt, .period = QOS_ADAPT_PERIOD},
-                        qos_gate_now());
+                        qos_clock_now());
     qos_gate_unlock_and_wake(gate);
     for (guint i = 0; i < what->jobs; i++) {
         g_autofree char *id = g_strdup_printf("j%u.%u", i, i % 1000);
@@ -116,14 +116,14 @@ static double measure(const Case *what, guint requests)
     Runner warm = {gate, jobs, what->jobs, 0, what->jobs};
     run(&warm);
 
-    QosTime start = qos_gate_now();
+    QosTime start = qos_clock_now();
     for (guint i = 0; i < what->threads; i++) {
         runners[i] = (Runner){gate, jobs, what->jobs, i, requests / what->threads};
         pthread_create(&threads[i], NULL, run, &runners[i]);
     }
     for (guint i = 0; i < what->threads; i++)
         pthread_join(threads[i], NULL);
-    QosTime elapsed = qos_gate_now() - start;
+    QosTime elapsed = qos_clock_now() - start;
 
     for (guint i = 0; i < what->jobs; i++)
         qos_job_unref(jobs[i]);

@@ -142,7 +142,7 @@ void qos_adapt_leave(QosAdapt *adapt, guint index)
         adapt->lender = NULL;
     if (adapt->borrower == job)
         adapt->borrower = NULL;
-    qos_hold_forget(&adapt->hold, job);
+    qos_anticipation_forget(&adapt->anticipation, job);
     g_ptr_array_remove_index_fast(adapt->jobs, index);
     g_array_remove_index_fast(adapt->seen, index);
     if (adapt->config.mode == QOS_ADAPT_FAIR)
@@ -390,7 +390,7 @@ QosJob *qos_adapt_next(QosAdapt *adapt, QosTime now, QosTime *ret_wake)
         return next_of_paper(adapt, now, ret_wake);
     if (first == NULL)
         return NULL;
-    if (qos_hold_keeps(&adapt->hold, job_of(first), first->key, now, ret_wake))
+    if (qos_anticipation_waits(&adapt->anticipation, job_of(first), first->key, now, ret_wake))
         return NULL;
     return job_of(first);
 }
@@ -402,8 +402,8 @@ gboolean qos_adapt_may_go(QosAdapt *adapt, QosJob *job, QosTime now)
             return FALSE;
     QosTime wake = QOS_NEVER;
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        return !qos_hold_keeps(&adapt->hold, job, MAX(job->share.finish, adapt->virtual_time), now,
-                               &wake);
+        return !qos_anticipation_waits(&adapt->anticipation, job,
+                                       MAX(job->share.finish, adapt->virtual_time), now, &wake);
     return order_key(adapt, &job->share, now) <= now;
 }
 
@@ -447,7 +447,7 @@ static void serve_fair(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime now)
         begin_virtual_time_anew(adapt);
     share->finish += virtual_advance(adapt, fair, cost);
     fair->served += cost;
-    qos_hold_went(&adapt->hold, job, now);
+    qos_anticipation_note_start(&adapt->anticipation, job, now);
 }
 
 /* Paper counts requests, not what they cost. */
@@ -522,7 +522,7 @@ QosTime qos_adapt_patience(const QosAdapt *adapt, gint64 inside)
 void qos_adapt_set_waiting(QosAdapt *adapt, gboolean is_waiting, gboolean is_full, QosTime now)
 {
     gboolean is_measure =
-        is_full || (adapt->config.mode == QOS_ADAPT_FAIR && !adapt->hold.is_holding);
+        is_full || (adapt->config.mode == QOS_ADAPT_FAIR && !adapt->anticipation.is_anticipating);
     qos_capacity_set_saturated(&adapt->capacity, is_waiting && is_measure, now);
 }
 
@@ -530,7 +530,7 @@ void qos_adapt_replied(QosAdapt *adapt, QosJob *job, gint64 cost, QosTime took, 
                        QosTime now)
 {
     if (adapt->config.mode == QOS_ADAPT_FAIR)
-        qos_hold_replied(&adapt->hold, job, cost, took, now);
+        qos_anticipation_note_reply(&adapt->anticipation, job, cost, took, now);
     qos_capacity_replied(&adapt->capacity, cost, inside, now);
 }
 

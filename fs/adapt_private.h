@@ -5,8 +5,8 @@
 #pragma once
 
 #include "fs/adapt.h"
+#include "fs/adapt_anticipation.h"
 #include "fs/adapt_fair.h"
-#include "fs/adapt_hold.h"
 #include "fs/adapt_paper.h"
 #include "fs/capacity.h"
 #include "fs/jobs.h"
@@ -45,10 +45,10 @@ struct QosAdapt {
     QosTime period_start;
     QosShareChanges changes;
     QosCapacity capacity;
-    QosHold hold;           /* fair */
-    gboolean is_throttling; /* paper: in this period, a job waited for tokens */
-    gint64 served;          /* paper: requests that went in this period */
-    double token_part;      /* paper: of a token, that no period has given out yet */
+    QosAnticipation anticipation; /* fair */
+    gboolean is_throttling;       /* paper: in this period, a job waited for tokens */
+    gint64 served;                /* paper: requests that went in this period */
+    double token_part;            /* paper: of a token, that no period has given out yet */
 };
 
 static inline QosTime *qos_adapt_seen_of(const QosAdapt *adapt, const QosJob *job)

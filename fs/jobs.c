@@ -30,7 +30,7 @@ void qos_job_unref(QosJob *job)
         job_free(job);
 }
 
-/* It leaves the table: the last reference, unless the account ends. */
+/* It leaves the table: the last reference, unless the registry ends. */
 static void drop_job(gpointer data)
 {
     QosJob *job = data;
@@ -41,47 +41,47 @@ static void drop_job(gpointer data)
     qos_job_unref(job);
 }
 
-void qos_account_init(QosAccount *account, QosTime cleanup_interval)
+void qos_jobs_init(QosJobs *jobs, QosTime cleanup_interval)
 {
-    account->users = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    account->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, drop_job);
-    account->cleanup_interval = cleanup_interval;
+    jobs->users = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    jobs->by_id = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, drop_job);
+    jobs->cleanup_interval = cleanup_interval;
 }
 
-void qos_account_clear(QosAccount *account)
+void qos_jobs_clear(QosJobs *jobs)
 {
-    g_clear_pointer(&account->jobs, g_hash_table_unref);
-    g_clear_pointer(&account->users, g_hash_table_unref);
+    g_clear_pointer(&jobs->by_id, g_hash_table_unref);
+    g_clear_pointer(&jobs->users, g_hash_table_unref);
 }
 
-QosUser *qos_account_user(QosAccount *account, guint32 uid)
+QosUser *qos_jobs_user(QosJobs *jobs, guint32 uid)
 {
-    QosUser *user = g_hash_table_lookup(account->users, GUINT_TO_POINTER(uid));
+    QosUser *user = g_hash_table_lookup(jobs->users, GUINT_TO_POINTER(uid));
 
     if (user != NULL)
         return user;
     user = g_new0(QosUser, 1);
     user->uid = uid;
-    g_queue_init(&user->held);
-    g_hash_table_insert(account->users, GUINT_TO_POINTER(uid), user);
+    g_queue_init(&user->user_queue);
+    g_hash_table_insert(jobs->users, GUINT_TO_POINTER(uid), user);
     return user;
 }
 
-QosJob *qos_account_find(QosAccount *account, const char *id)
+QosJob *qos_jobs_find(QosJobs *jobs, const char *id)
 {
-    QosJob *job = g_hash_table_lookup(account->jobs, id);
+    QosJob *job = g_hash_table_lookup(jobs->by_id, id);
     return job != NULL ? qos_job_ref(job) : NULL;
 }
 
-QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, QosTime now)
+QosJob *qos_jobs_job_for(QosJobs *jobs, QosUser *user, const char *id, QosTime now)
 {
     char name[QOS_JOB_ID_MAX + 1];
     g_strlcpy(name, id, sizeof(name));
 
-    QosJob *job = qos_account_find(account, name);
+    QosJob *job = qos_jobs_find(jobs, name);
     if (job == NULL && user != NULL && user->jobs >= QOS_USER_JOBS_MAX) {
         g_snprintf(name, sizeof(name), "%u", user->uid);
-        job = qos_account_find(account, name);
+        job = qos_jobs_find(jobs, name);
     }
     if (job != NULL)
         return job;
@@ -89,17 +89,17 @@ QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, 
     job->references = 1;
     memcpy(job->id, name, sizeof(name));
     job->started = job->seen = job->rate_time = now;
-    g_queue_init(&job->sched.held);
+    g_queue_init(&job->sched.job_queue);
     job->maker = user;
     if (user != NULL)
         user->jobs++;
-    g_hash_table_insert(account->jobs, job->id, job);
+    g_hash_table_insert(jobs->by_id, job->id, job);
     return qos_job_ref(job);
 }
 
-QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now)
+QosJob *qos_jobs_job(QosJobs *jobs, const char *id, QosTime now)
 {
-    return qos_account_job_for(account, NULL, id, now);
+    return qos_jobs_job_for(jobs, NULL, id, now);
 }
 
 static void add_sample(QosSample *sample, guint64 value)
@@ -249,12 +249,12 @@ static gboolean is_unused(const QosJob *job)
     return g_atomic_int_get(&job->references) == 1;
 }
 
-guint qos_account_reset(QosAccount *account, const char *id, QosTime now)
+guint qos_jobs_reset(QosJobs *jobs, const char *id, QosTime now)
 {
     GHashTableIter iter;
     QosJob *job;
     guint count = 0;
-    g_hash_table_iter_init(&iter, account->jobs);
+    g_hash_table_iter_init(&iter, jobs->by_id);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&job)) {
         if (id != NULL && strcmp(job->id, id) != 0)
             continue;
@@ -267,17 +267,17 @@ guint qos_account_reset(QosAccount *account, const char *id, QosTime now)
     return count;
 }
 
-guint qos_account_expire(QosAccount *account, QosTime now)
+guint qos_jobs_expire(QosJobs *jobs, QosTime now)
 {
-    if (account->cleanup_interval == 0)
+    if (jobs->cleanup_interval == 0)
         return 0;
 
     GHashTableIter iter;
     QosJob *job;
     guint count = 0;
-    g_hash_table_iter_init(&iter, account->jobs);
+    g_hash_table_iter_init(&iter, jobs->by_id);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&job)) {
-        if (is_unused(job) && now - job->seen >= account->cleanup_interval) {
+        if (is_unused(job) && now - job->seen >= jobs->cleanup_interval) {
             g_hash_table_iter_remove(&iter);
             count++;
         }
@@ -290,12 +290,12 @@ GPtrArray *qos_job_list_new(guint length)
     return g_ptr_array_new_full(length, (GDestroyNotify)(void (*)(void))qos_job_unref);
 }
 
-GPtrArray *qos_account_list(const QosAccount *account)
+GPtrArray *qos_jobs_list(const QosJobs *jobs)
 {
-    GPtrArray *list = qos_job_list_new(g_hash_table_size(account->jobs));
+    GPtrArray *list = qos_job_list_new(g_hash_table_size(jobs->by_id));
     GHashTableIter iter;
     QosJob *job;
-    g_hash_table_iter_init(&iter, account->jobs);
+    g_hash_table_iter_init(&iter, jobs->by_id);
     while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&job))
         g_ptr_array_add(list, qos_job_ref(job));
     return list;

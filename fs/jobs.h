@@ -3,15 +3,15 @@
  * metrics and `qosfsctl why` report from here.
  *
  * There is one QosJob for each JobID. It is found by name only when a caller is first seen, and by
- * pointer from then on. References are held by the table, open handles, the cache of callers and
+ * pointer from then on. References are held by the table, open files, the cache of callers and
  * waiting requests. A job that only the table holds is dropped when it has been idle for the
  * cleanup interval, as in Lustre (600 s).
  *
  * A job can take only a bounded part of what all jobs share (fs/sched.h). But a JobID costs nothing
  * if it comes from an environment variable. So a QosUser stands above all the jobs of a user, and
  * has bounds of its own. A uid is not free, and an entry is small, so it stays as long as the
- * account does. Limit: a user with subordinate uids (subuid(5)) counts as that many users. Root and
- * the daemon's own user have no bounds; where a QosUser is expected, NULL stands for them.
+ * registry does. Limit: a user with subordinate uids (subuid(5)) counts as that many users. Root
+ * and the daemon's own user have no bounds; where a QosUser is expected, NULL stands for them.
  *
  * Locking: everything but `id` and what is atomic belongs to the gate's lock. Pure: no lock in
  * here.
@@ -31,7 +31,7 @@
  * have these names. */
 #define QOS_WAIT_SLOTS  "(slots)"  /* of the store, or the job's part of them: rule_id 0 */
 #define QOS_WAIT_SHARE  "(share)"  /* its turn, while there were slots: rule_id 0 */
-#define QOS_WAIT_CREDIT "(credit)" /* that another mount has, or old pages to go: rule_id 0 */
+#define QOS_WAIT_CREDIT "(credit)" /* that another mount has, or stale pages to go: rule_id 0 */
 #define QOS_WAIT_OTHERS "(others)"
 
 /* Jobs that are made for one user, some 3 KiB each; beyond that the user's uid names the job. */
@@ -61,7 +61,7 @@ typedef struct {
 typedef struct {
     guint running;        /* slots held now */
     guint background;     /* requests that wait, and may be the kernel's in the background */
-    guint passing;        /* in the store without a slot */
+    guint over_limit;     /* in the store without a slot */
     guint waiting;        /* requests that wait; of a job alone */
     guint64 parked_bytes; /* of memory that requests take which wait, with their data */
 } QosUse;
@@ -77,7 +77,8 @@ typedef struct {
     gsize open_texts;    /* the control's: bytes of the texts of .qosfs that the user has open */
     guint jobs;          /* that were made for the user and are there */
     QosUse use;
-    GQueue held; /* the scheduler's, of QosRequest: due, but the user has its share of slots */
+    GQueue
+        user_queue; /* the scheduler's, of QosRequest: due, but the user has its share of slots */
 } QosUser;
 
 /* What a job has open; written by fs/store/open_file.c alone, without the gate's lock: atomic. */
@@ -89,14 +90,14 @@ typedef struct {
 /* The scheduler's part of a job that each request needs; written by fs/sched*.c and fs/slots.c
  * alone. */
 typedef struct {
-    GQueue held; /* of QosRequest: due, but the job has its share of slots */
+    GQueue job_queue; /* of QosRequest: due, but the job has its share of slots */
     QosUse use;
 } QosJobSched;
 
 /* The same, of what few requests need. */
 typedef struct {
-    GList held_link; /* among the jobs that have held requests */
-    guint64 refused; /* requests that failed because there was no room for them to wait */
+    GList at_limit_link; /* among the jobs that have requests at their limit */
+    guint64 refused;     /* requests that failed because there was no room for them to wait */
 } QosJobSchedRare;
 
 /* Written by fs/tbf_class.c alone. */
@@ -141,22 +142,22 @@ typedef struct QosJob {
 
 typedef struct {
     GHashTable *users;        /* uid -> QosUser, owned */
-    GHashTable *jobs;         /* id -> QosJob, one reference each */
+    GHashTable *by_id;        /* id -> QosJob, one reference each */
     QosTime cleanup_interval; /* idle jobs are dropped after this; 0 = never */
-} QosAccount;
+} QosJobs;
 
-void qos_account_init(QosAccount *account, QosTime cleanup_interval);
-void qos_account_clear(QosAccount *account);
+void qos_jobs_init(QosJobs *jobs, QosTime cleanup_interval);
+void qos_jobs_clear(QosJobs *jobs);
 
-/* The user, made if need be; borrowed from the account. */
-QosUser *qos_account_user(QosAccount *account, guint32 uid);
+/* The user, made if need be; borrowed from the registry. */
+QosUser *qos_jobs_user(QosJobs *jobs, guint32 uid);
 /* The job named `id` (cut to QOS_JOB_ID_MAX), made if need be. A new reference. */
-QosJob *qos_account_job(QosAccount *account, const char *id, QosTime now);
+QosJob *qos_jobs_job(QosJobs *jobs, const char *id, QosTime now);
 /* The same for `user`. Beyond QOS_USER_JOBS_MAX jobs of the user, it is the job named by the uid.
  * NULL: a user without bounds. */
-QosJob *qos_account_job_for(QosAccount *account, QosUser *user, const char *id, QosTime now);
+QosJob *qos_jobs_job_for(QosJobs *jobs, QosUser *user, const char *id, QosTime now);
 /* NULL where there is none; a new reference. */
-QosJob *qos_account_find(QosAccount *account, const char *id);
+QosJob *qos_jobs_find(QosJobs *jobs, const char *id);
 QosJob *qos_job_ref(QosJob *job);
 void qos_job_unref(QosJob *job);           /* NULL is allowed */
 GPtrArray *qos_job_list_new(guint length); /* empty, with room for so many references */
@@ -183,9 +184,9 @@ void qos_job_restore(QosJob *job, const QosJob *totals, QosTime now);
 
 /* Forgets what `id` did (NULL: what all did); a job in use stays, with totals of zero. Returns the
  * number. */
-guint qos_account_reset(QosAccount *account, const char *id, QosTime now);
+guint qos_jobs_reset(QosJobs *jobs, const char *id, QosTime now);
 /* Drops the jobs that have been idle for the cleanup interval and have no other references. Returns
  * the number. */
-guint qos_account_expire(QosAccount *account, QosTime now);
+guint qos_jobs_expire(QosJobs *jobs, QosTime now);
 /* All jobs, one new reference each. */
-GPtrArray *qos_account_list(const QosAccount *account);
+GPtrArray *qos_jobs_list(const QosJobs *jobs);

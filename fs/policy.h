@@ -68,7 +68,7 @@ typedef struct QosPolicyClass {
     /* Another job wants the lock of a queued request, which `holds_lock` from now on. TRUE: the
      * request goes, booked as by charge. FALSE: its class owes too much for that, and it stays
      * queued. NULL where the policy does not count. */
-    gboolean (*release)(void *self, QosRequest *request, QosTime now);
+    gboolean (*boost)(void *self, QosRequest *request, QosTime now);
     /* TRUE where a rule bounds the class of the request, or counts it in a dry run. NULL: never. */
     gboolean (*is_limited)(void *self, const QosRequest *request, QosTime now);
     /* Takes a queued request back. */

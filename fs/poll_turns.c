@@ -1,198 +1,199 @@
 /*
  * Decides which turn is taken next; fs/poll_turns.h has the rules.
  *
- * Due turns stand in lines, on three levels: a turn in its job's line, the job's line in its
- * user's, and the user's line in the line of all. A line stands in the line above for as long as it
- * has something due. A turn that is taken leaves its line, and each line on the way to it steps
- * behind the others of the line above. Turns that are not due yet are in a heap.
+ * Due turns stand in queues, on three levels: a turn in its job's queue, the job's queue in its
+ * user's, and the user's queue in the queue of all. A queue stands in the queue above for as long
+ * as it has something due. A turn that is taken leaves its queue, and each queue on the way to it
+ * steps behind the others of the queue above. Turns that are not due yet are in a heap.
  */
 #include "fs/poll_turns.h"
 
-#define AT_A_TIME (QOS_TURNS_LOOKS * QOS_TURNS_ROUND / QOS_SECOND)
+#define AT_A_TIME (QOS_POLL_TURNS_LOOKS * QOS_POLL_TURNS_ROUND / QOS_SECOND)
 
 enum { NEW, AGAIN, KINDS };
 
-struct QosTurnLine {
-    QosTurnLine *above;  /* NULL: it is that of all */
+struct QosPollQueue {
+    QosPollQueue *above; /* NULL: it is that of all */
     gconstpointer owner; /* QosJob or QosUser; its key there */
-    GHashTable *below;   /* owner -> QosTurnLine, owned; empty in a job's */
+    GHashTable *below;   /* owner -> QosPollQueue, owned; empty in a job's */
     guint turns;         /* in a job's, due or not */
-    GQueue due[KINDS];   /* of QosTurnLine, or in a job's of QosTurn */
-    GList link[KINDS];   /* in the line above */
+    GQueue due[KINDS];   /* of QosPollQueue, or in a job's of QosPollTurn */
+    GList link[KINDS];   /* in the queue above */
 };
 
-struct QosTurns {
-    QosTurnLine *all;
+struct QosPollTurns {
+    QosPollQueue *all;
     QosHeap later;
     QosTime round_end;
     guint left;         /* of AGAIN, in this round */
     gboolean was_again; /* the last that was taken */
-    QosTurn *taken;
+    QosPollTurn *taken;
 };
 
-/* --- lines --- */
+/* --- queues --- */
 
-static void free_line(gpointer data)
+static void free_queue(gpointer data)
 {
-    QosTurnLine *line = data;
+    QosPollQueue *queue = data;
 
-    g_hash_table_unref(line->below);
-    g_free(line);
+    g_hash_table_unref(queue->below);
+    g_free(queue);
 }
 
-static QosTurnLine *new_line(QosTurnLine *above, gconstpointer owner)
+static QosPollQueue *new_queue(QosPollQueue *above, gconstpointer owner)
 {
-    QosTurnLine *line = g_new0(QosTurnLine, 1);
+    QosPollQueue *queue = g_new0(QosPollQueue, 1);
 
-    line->above = above;
-    line->owner = owner;
-    line->below = g_hash_table_new_full(NULL, NULL, NULL, free_line);
+    queue->above = above;
+    queue->owner = owner;
+    queue->below = g_hash_table_new_full(NULL, NULL, NULL, free_queue);
     for (guint kind = 0; kind < KINDS; kind++)
-        line->link[kind].data = line;
-    return line;
+        queue->link[kind].data = queue;
+    return queue;
 }
 
-static QosTurnLine *line_of(QosTurnLine *above, gconstpointer owner)
+static QosPollQueue *queue_of(QosPollQueue *above, gconstpointer owner)
 {
-    QosTurnLine *line = g_hash_table_lookup(above->below, owner);
+    QosPollQueue *queue = g_hash_table_lookup(above->below, owner);
 
-    if (line == NULL) {
-        line = new_line(above, owner);
-        g_hash_table_insert(above->below, (gpointer)owner, line);
+    if (queue == NULL) {
+        queue = new_queue(above, owner);
+        g_hash_table_insert(above->below, (gpointer)owner, queue);
     }
-    return line;
+    return queue;
 }
 
-/* Frees the line if it is unused, and each line above that is unused then. */
-static void drop_unused(QosTurnLine *line)
+/* Frees the queue if it is unused, and each queue above that is unused then. */
+static void drop_unused(QosPollQueue *queue)
 {
-    while (line->above != NULL && line->turns == 0 && g_hash_table_size(line->below) == 0) {
-        QosTurnLine *above = line->above;
+    while (queue->above != NULL && queue->turns == 0 && g_hash_table_size(queue->below) == 0) {
+        QosPollQueue *above = queue->above;
 
-        g_hash_table_remove(above->below, line->owner);
-        line = above;
+        g_hash_table_remove(above->below, queue->owner);
+        queue = above;
     }
 }
 
-static void stand_in(QosTurnLine *line, GList *link, guint kind)
+static void stand_in(QosPollQueue *queue, GList *link, guint kind)
 {
-    while (line != NULL) {
-        g_queue_push_tail_link(&line->due[kind], link);
-        if (line->due[kind].length > 1)
+    while (queue != NULL) {
+        g_queue_push_tail_link(&queue->due[kind], link);
+        if (queue->due[kind].length > 1)
             return;
-        link = &line->link[kind];
-        line = line->above;
+        link = &queue->link[kind];
+        queue = queue->above;
     }
 }
 
-static void leave(QosTurnLine *line, GList *link, guint kind)
+static void leave(QosPollQueue *queue, GList *link, guint kind)
 {
-    while (line != NULL) {
-        g_queue_unlink(&line->due[kind], link);
-        if (line->due[kind].length > 0)
+    while (queue != NULL) {
+        g_queue_unlink(&queue->due[kind], link);
+        if (queue->due[kind].length > 0)
             return;
-        link = &line->link[kind];
-        line = line->above;
+        link = &queue->link[kind];
+        queue = queue->above;
     }
 }
 
-static guint kind_of(const QosTurn *turn)
+static guint kind_of(const QosPollTurn *turn)
 {
-    return turn->place == QOS_TURN_NEW ? NEW : AGAIN;
+    return turn->place == QOS_POLL_TURN_NEW ? NEW : AGAIN;
 }
 
-static void leave_place(QosTurns *turns, QosTurn *turn)
+static void leave_place(QosPollTurns *turns, QosPollTurn *turn)
 {
-    if (turn->place == QOS_TURN_LATER)
+    if (turn->place == QOS_POLL_TURN_LATER)
         qos_heap_remove(&turns->later, &turn->later);
-    else if (turn->place != QOS_TURN_NONE)
-        leave(turn->line, &turn->link, kind_of(turn));
-    turn->place = QOS_TURN_NONE;
+    else if (turn->place != QOS_POLL_TURN_NONE)
+        leave(turn->queue, &turn->link, kind_of(turn));
+    turn->place = QOS_POLL_TURN_NONE;
 }
 
-static void become_due(QosTurn *turn, QosTurnPlace place)
+static void become_due(QosPollTurn *turn, QosPollTurnState place)
 {
     turn->place = place;
     turn->link.data = turn;
-    stand_in(turn->line, &turn->link, kind_of(turn));
+    stand_in(turn->queue, &turn->link, kind_of(turn));
 }
 
 /* --- adding and removing --- */
 
-void qos_turns_add(QosTurns *turns, QosTurn *turn, QosJob *job, QosUser *user)
+void qos_poll_turns_add(QosPollTurns *turns, QosPollTurn *turn, QosJob *job, QosUser *user)
 {
-    QosTurnLine *above = user == NULL ? turns->all : line_of(turns->all, user);
+    QosPollQueue *above = user == NULL ? turns->all : queue_of(turns->all, user);
 
-    turn->line = line_of(above, job);
-    turn->line->turns++;
+    turn->queue = queue_of(above, job);
+    turn->queue->turns++;
     turn->job = qos_job_ref(job);
 }
 
-void qos_turns_remove(QosTurns *turns, QosTurn *turn)
+void qos_poll_turns_remove(QosPollTurns *turns, QosPollTurn *turn)
 {
-    if (turn->line == NULL)
+    if (turn->queue == NULL)
         return;
     if (turns->taken == turn)
         turns->taken = NULL;
     leave_place(turns, turn);
-    turn->line->turns--;
-    drop_unused(turn->line);
-    turn->line = NULL;
+    turn->queue->turns--;
+    drop_unused(turn->queue);
+    turn->queue = NULL;
     g_clear_pointer(&turn->job, qos_job_unref);
 }
 
-void qos_turns_at_once(QosTurns *turns, QosTurn *turn)
+void qos_poll_turns_at_once(QosPollTurns *turns, QosPollTurn *turn)
 {
     leave_place(turns, turn);
-    become_due(turn, QOS_TURN_NEW);
+    become_due(turn, QOS_POLL_TURN_NEW);
 }
 
-void qos_turns_at(QosTurns *turns, QosTurn *turn, QosTime when)
+void qos_poll_turns_at(QosPollTurns *turns, QosPollTurn *turn, QosTime when)
 {
     leave_place(turns, turn);
-    turn->place = QOS_TURN_LATER;
+    turn->place = QOS_POLL_TURN_LATER;
     qos_heap_push(&turns->later, &turn->later, when);
 }
 
 /* --- the next turn --- */
 
-static void take_due(QosTurns *turns, QosTime now)
+static void take_due(QosPollTurns *turns, QosTime now)
 {
     QosHeapNode *first;
 
     while ((first = qos_heap_peek(&turns->later)) != NULL && first->key <= now) {
         qos_heap_remove(&turns->later, first);
-        become_due((QosTurn *)((char *)first - G_STRUCT_OFFSET(QosTurn, later)), QOS_TURN_AGAIN);
+        become_due((QosPollTurn *)((char *)first - G_STRUCT_OFFSET(QosPollTurn, later)),
+                   QOS_POLL_TURN_AGAIN);
     }
 }
 
-static QosTurn *take(QosTurns *turns, guint kind)
+static QosPollTurn *take(QosPollTurns *turns, guint kind)
 {
     gpointer next = turns->all;
-    QosTurnLine *line;
+    QosPollQueue *queue;
 
     do {
-        line = next;
-        GList *link = g_queue_pop_head_link(&line->due[kind]);
-        g_queue_push_tail_link(&line->due[kind], link);
+        queue = next;
+        GList *link = g_queue_pop_head_link(&queue->due[kind]);
+        g_queue_push_tail_link(&queue->due[kind], link);
         next = link->data;
-    } while (line->turns == 0);
+    } while (queue->turns == 0);
     leave_place(turns, next);
     return next;
 }
 
-static gboolean has_due(const QosTurns *turns, guint kind)
+static gboolean has_due(const QosPollTurns *turns, guint kind)
 {
     return turns->all->due[kind].length > 0;
 }
 
-QosTurn *qos_turns_next(QosTurns *turns, QosTime now, QosTime *ret_wake)
+QosPollTurn *qos_poll_turns_next(QosPollTurns *turns, QosTime now, QosTime *ret_wake)
 {
     const QosHeapNode *first;
 
     take_due(turns, now);
     if (now >= turns->round_end) {
-        turns->round_end = now + QOS_TURNS_ROUND;
+        turns->round_end = now + QOS_POLL_TURNS_ROUND;
         turns->left = AT_A_TIME;
     }
     const gboolean may_again = has_due(turns, AGAIN) && turns->left > 0;
@@ -209,31 +210,31 @@ QosTurn *qos_turns_next(QosTurns *turns, QosTime now, QosTime *ret_wake)
     return NULL;
 }
 
-QosTurn *qos_turns_taken(const QosTurns *turns)
+QosPollTurn *qos_poll_turns_taken(const QosPollTurns *turns)
 {
     return turns->taken;
 }
 
-void qos_turns_pay(QosTurns *turns)
+void qos_poll_turns_pay(QosPollTurns *turns)
 {
-    turns->left += QOS_TURNS_PAID;
+    turns->left += QOS_POLL_TURNS_PAID;
 }
 
-QosTurns *qos_turns_new(void)
+QosPollTurns *qos_poll_turns_new(void)
 {
-    QosTurns *turns = g_new0(QosTurns, 1);
+    QosPollTurns *turns = g_new0(QosPollTurns, 1);
 
-    turns->all = new_line(NULL, NULL);
+    turns->all = new_queue(NULL, NULL);
     qos_heap_init(&turns->later);
     return turns;
 }
 
-void qos_turns_free(QosTurns *turns)
+void qos_poll_turns_free(QosPollTurns *turns)
 {
     if (turns == NULL)
         return;
     g_assert(g_hash_table_size(turns->all->below) == 0);
-    free_line(turns->all);
+    free_queue(turns->all);
     qos_heap_clear(&turns->later);
     g_free(turns);
 }

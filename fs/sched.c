@@ -1,7 +1,7 @@
 /*
  * A request's way through the scheduler; fs/sched.h has the contract.
  *
- *     enter -> policy queue -> [held in its job] -> ready or go -> running -> leave
+ *     enter -> policy queue -> [queue of its job] -> ready or go -> running -> leave
  *
  * fs/sched_dispatch.c chooses the next of the waiting requests. fs/sched_parking.c has the room for
  * them and their data. fs/sched_control.c has the settings and the state of the scheduler.
@@ -22,12 +22,12 @@ static void push_ready(QosSched *sched, QosRequest *request)
 
 /* --- slots --- */
 
-static QosRequest *first_that_may_pass(const QosSched *sched, const GQueue *held)
+static QosRequest *first_that_may_exceed(const QosSched *sched, const GQueue *queue)
 {
-    for (const GList *link = held->head; link != NULL; link = link->next) {
+    for (const GList *link = queue->head; link != NULL; link = link->next) {
         QosRequest *request = link->data;
 
-        if (qos_request_owes_first(request) && qos_slots_may_pass(&sched->slots, request))
+        if (qos_request_owes_first(request) && qos_slots_may_exceed(&sched->slots, request))
             return request;
     }
     return NULL;
@@ -37,38 +37,39 @@ static QosRequest *first_that_may_pass(const QosSched *sched, const GQueue *held
  * pass in its place: of the same job or user if there is one, else of any job. */
 static QosRequest *successor(const QosSched *sched, const QosRequest *request)
 {
-    const GList *link = sched->held_jobs.head;
-    QosRequest *next = first_that_may_pass(sched, &request->job->sched.held);
+    const GList *link = sched->jobs_at_limit.head;
+    QosRequest *next = first_that_may_exceed(sched, &request->job->sched.job_queue);
 
     if (next == NULL && request->user != NULL)
-        next = first_that_may_pass(sched, &request->user->held);
+        next = first_that_may_exceed(sched, &request->user->user_queue);
     for (; next == NULL && link != NULL; link = link->next)
-        next = first_that_may_pass(sched, &((const QosJob *)link->data)->sched.held);
+        next = first_that_may_exceed(sched, &((const QosJob *)link->data)->sched.job_queue);
     return next;
 }
 
 static void let_pass(QosSched *sched, QosRequest *request, QosTime now)
 {
-    request->is_passing = TRUE;
-    qos_slots_pass(&sched->slots, request, 1);
+    request->is_over_limit = TRUE;
+    qos_slots_count_over_limit(&sched->slots, request, 1);
     qos_sched_book_share(sched, request, now);
-    qos_sched_unhold(sched, request, now);
+    qos_sched_unqueue(sched, request, now);
     push_ready(sched, request);
 }
 
 static void give_slot_back(QosSched *sched, QosRequest *request, QosTime now)
 {
-    const gboolean has_passed = request->is_passing;
+    const gboolean was_over_limit = request->is_over_limit;
 
     sched->quiet_until = 0;
     qos_slots_give_back(&sched->slots, request);
-    QosRequest *next = has_passed && sched->held_owing > 0 ? successor(sched, request) : NULL;
+    QosRequest *next =
+        was_over_limit && sched->at_limit_owing > 0 ? successor(sched, request) : NULL;
     if (next != NULL)
         let_pass(sched, next, now);
-    if (request->job->sched.held.length > 0)
+    if (request->job->sched.job_queue.length > 0)
         qos_sched_update_job(sched, request->job, now);
     if (request->user != NULL)
-        qos_sched_recall(sched, request->user, now);
+        qos_sched_requeue(sched, request->user, now);
 }
 
 static gboolean has_free_slot(QosSched *sched, const QosRequest *request, QosTime now)
@@ -79,16 +80,16 @@ static gboolean has_free_slot(QosSched *sched, const QosRequest *request, QosTim
 
 /* Lets a request that does not wait for tokens into the store: with a slot if one is free, else
  * beside the slots. FALSE if too many are beside them already. */
-static gboolean squeeze_in(QosSched *sched, QosRequest *request, QosTime now)
+static gboolean go_over_limit(QosSched *sched, QosRequest *request, QosTime now)
 {
     if (has_free_slot(sched, request, now)) {
         qos_slots_grant(&sched->slots, request);
         return TRUE;
     }
-    if (!qos_slots_may_pass(&sched->slots, request))
+    if (!qos_slots_may_exceed(&sched->slots, request))
         return FALSE;
-    request->is_passing = TRUE;
-    qos_slots_pass(&sched->slots, request, 1);
+    request->is_over_limit = TRUE;
+    qos_slots_count_over_limit(&sched->slots, request, 1);
     return TRUE;
 }
 
@@ -101,8 +102,8 @@ static void prepare(QosSched *sched, QosRequest *request, QosTime now)
     request->link = (GList){.data = request};
     request->queue = NULL;
     request->lrs = sched->current;
-    request->has_slot = request->is_passing = request->has_stalled = FALSE;
-    request->owes = request->owes_much = request->prepays = request->is_with_user =
+    request->has_slot = request->is_over_limit = request->has_stalled = FALSE;
+    request->owes = request->owes_much = request->prepays = request->in_user_queue =
         request->is_stored = FALSE;
     request->weight = request->minimum = request->cost = 0;
     qos_job_comes(request->job, now);
@@ -114,7 +115,7 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
 
-    if (sched->ready.length > 0 || sched->held > 0 || sched->stopping->len > 0 ||
+    if (sched->ready.length > 0 || sched->at_limit > 0 || sched->stopping->len > 0 ||
         lrs->class->try_now == NULL || !has_free_slot(sched, request, now))
         return FALSE;
     if (qos_sched_is_adaptive(sched) && !qos_sched_may_go(sched, request->job, now))
@@ -128,7 +129,8 @@ static gboolean try_now(QosSched *sched, QosRequest *request, QosTime now)
     return TRUE;
 }
 
-/* With adaptive sharing, a request that its policy would hand out at once is held right away. */
+/* With adaptive sharing, a request that its policy would hand out at once is queued in its job
+ * right away. */
 static gboolean hold_now(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosLrs *lrs = sched->current;
@@ -137,7 +139,7 @@ static gboolean hold_now(QosSched *sched, QosRequest *request, QosTime now)
         !lrs->class->try_now(lrs->self, request, now))
         return FALSE;
     lrs->running++;
-    qos_sched_hold(sched, request, now);
+    qos_sched_queue_at_limit(sched, request, now);
     return TRUE;
 }
 
@@ -172,13 +174,13 @@ static void begin_wait(QosSched *sched, QosRequest *request, QosTime now)
 static QosVerdict admit(QosSched *sched, QosRequest *request, QosTime now)
 {
     request->lrs->running++;
-    if (squeeze_in(sched, request, now)) {
+    if (go_over_limit(sched, request, now)) {
         qos_slots_enter(&sched->slots, request, now);
         qos_sched_book_share(sched, request, now);
         return QOS_GO;
     }
     name_wait(sched, request, now);
-    qos_sched_hold(sched, request, now);
+    qos_sched_queue_at_limit(sched, request, now);
     begin_wait(sched, request, now);
     return QOS_WAIT;
 }
@@ -216,7 +218,7 @@ QosVerdict qos_sched_enter(QosSched *sched, QosRequest *request, QosTime now, Qo
     }
 
     QosRequest *next;
-    while ((next = qos_sched_pick(sched, now, ret_wake)) != NULL) {
+    while ((next = qos_sched_dispatch(sched, now, ret_wake)) != NULL) {
         if (next == request) {
             qos_slots_enter(&sched->slots, request, now);
             return QOS_GO;
@@ -234,28 +236,28 @@ static gboolean release_queued(QosRequest *request, QosTime now)
 {
     QosLrs *lrs = request->lrs;
 
-    if (lrs->class->release == NULL)
+    if (lrs->class->boost == NULL)
         lrs->class->cancel(lrs->self, request, now);
-    else if (!lrs->class->release(lrs->self, request, now))
+    else if (!lrs->class->boost(lrs->self, request, now))
         return FALSE;
     lrs->queued--;
     lrs->running++;
     return TRUE;
 }
 
-void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now)
+void qos_sched_boost(QosSched *sched, QosRequest *request, QosTime now)
 {
     sched->quiet_until = 0;
     if (request->state == QOS_REQUEST_QUEUED && release_queued(request, now))
-        qos_sched_hold(sched, request, now);
-    if (request->state == QOS_REQUEST_HELD)
-        sched->held_owing -= qos_request_owes_first(request);
+        qos_sched_queue_at_limit(sched, request, now);
+    if (request->state == QOS_REQUEST_AT_LIMIT)
+        sched->at_limit_owing -= qos_request_owes_first(request);
     request->holds_lock = TRUE;
-    if (request->state == QOS_REQUEST_HELD)
-        sched->held_owing += qos_request_owes_first(request);
-    if (request->state == QOS_REQUEST_HELD && squeeze_in(sched, request, now)) {
+    if (request->state == QOS_REQUEST_AT_LIMIT)
+        sched->at_limit_owing += qos_request_owes_first(request);
+    if (request->state == QOS_REQUEST_AT_LIMIT && go_over_limit(sched, request, now)) {
         qos_sched_book_share(sched, request, now);
-        qos_sched_unhold(sched, request, now);
+        qos_sched_unqueue(sched, request, now);
         push_ready(sched, request);
     }
 }
@@ -269,7 +271,7 @@ static void book_wait(QosSched *sched, QosRequest *request, QosTime now)
 
 gboolean qos_sched_has_waiting(const QosSched *sched)
 {
-    return sched->ready.length > 0 || sched->held > 0 || sched->current->queued > 0 ||
+    return sched->ready.length > 0 || sched->at_limit > 0 || sched->current->queued > 0 ||
            sched->stopping->len > 0;
 }
 
@@ -287,7 +289,7 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
         return NULL;
     GList *link = g_queue_pop_head_link(&sched->ready);
     *ret_wake = now;
-    request = link != NULL ? link->data : qos_sched_pick(sched, now, ret_wake);
+    request = link != NULL ? link->data : qos_sched_dispatch(sched, now, ret_wake);
     if (request == NULL)
         return NULL;
     qos_slots_enter(&sched->slots, request, now);
@@ -297,7 +299,7 @@ QosRequest *qos_sched_next(QosSched *sched, QosTime now, QosTime *ret_wake)
 
 void qos_sched_pause(QosSched *sched, QosRequest *request, QosTime now)
 {
-    if (!qos_sched_keep_paused(sched, request))
+    if (!qos_sched_park_paused(sched, request))
         return;
     give_slot_back(sched, request, now);
     request->state = QOS_REQUEST_PAUSED;
@@ -315,7 +317,7 @@ void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now)
     qos_slots_grant(&sched->slots, request);
     qos_slots_enter(&sched->slots, request, now);
     request->start -= before;
-    if (request->job->sched.held.length > 0)
+    if (request->job->sched.job_queue.length > 0)
         qos_sched_update_job(sched, request->job, now);
 }
 
@@ -338,7 +340,7 @@ void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int er
     qos_sched_go_on(sched, request, now);
     give_slot_back(sched, request, now);
     request->state = QOS_REQUEST_DONE;
-    qos_sched_drop_kept(sched, request);
+    qos_sched_unpark(sched, request);
     if (lrs->class->settle != NULL)
         lrs->class->settle(lrs->self, request, bytes, now);
     if (request->cost > 0)
@@ -376,10 +378,10 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
     }
     if (request->is_stored)
         book_stored(sched, request, now);
-    if (request->state == QOS_REQUEST_HELD) {
-        qos_sched_unhold(sched, request, now);
+    if (request->state == QOS_REQUEST_AT_LIMIT) {
+        qos_sched_unqueue(sched, request, now);
         if (request->user != NULL) /* it may have been recalled */
-            qos_sched_recall(sched, request->user, now);
+            qos_sched_requeue(sched, request->user, now);
     } else if (request->state == QOS_REQUEST_READY) {
         g_queue_unlink(&sched->ready, &request->link);
         give_slot_back(sched, request, now);
@@ -392,7 +394,7 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now)
         lrs->running--;
     }
     request->state = QOS_REQUEST_DONE;
-    qos_sched_drop_kept(sched, request);
+    qos_sched_unpark(sched, request);
     book_wait(sched, request, now);
     qos_sched_retire(sched, lrs);
 }

@@ -21,8 +21,9 @@
  * with it. If need be it goes without a slot. Its class pays with its next requests. There are two
  * bounds. If the class owes QOS_DEBT_MAX already, the request waits until it owes no more than
  * that, and the jobs behind its lock wait with it: the rule's limit comes first. And at most
- * QOS_PASSING_MAX such requests of one job, QOS_PASSING_USER of one user and QOS_PASSING_ALL in all
- * may be inside without a slot; a further one waits until one of these ends.
+ * QOS_OVER_LIMIT_MAX such requests of one job, QOS_OVER_LIMIT_USER of one user and
+ * QOS_OVER_LIMIT_ALL in all may be inside without a slot; a further one waits until one of these
+ * ends.
  *
  * So in any window of t seconds a class gets at most rate x (t + 2 s), the depth of its bucket, and
  * one request more for each that waits: that one may be larger than what is left.
@@ -49,8 +50,8 @@
  * has at most seven eighths of that, and one user fifteen sixteenths. Beyond half of these bounds,
  * the data goes to the store at once and only the answer waits. So the caller is held to the rule,
  * and the data takes no memory. There are two exceptions in which memory fills up to the bound: the
- * store does not take the data, because QOS_PASSING_MAX requests of the job hang there already; or
- * the requests alone are too many. At the bound further requests fail, except those that end
+ * store does not take the data, because QOS_OVER_LIMIT_MAX requests of the job hang there already;
+ * or the requests alone are too many. At the bound further requests fail, except those that end
  * something.
  *
  * Switching the policy loses and releases nothing. The old policy takes no more requests, and hands
@@ -63,13 +64,13 @@
 
 #include "fs/policy.h"
 
-#define QOS_PASSING_MAX  8 /* threads that one job may tie up beyond its slots */
-#define QOS_PASSING_USER 32
-#define QOS_PASSING_ALL  64 /* that all jobs may; a mount has so many more */
-#define QOS_STALL_TIME   (5 * QOS_SECOND)
-#define QOS_STALLED_MAX  256 /* of all jobs; a mount has threads for so many more */
+#define QOS_OVER_LIMIT_MAX  8 /* threads that one job may tie up beyond its slots */
+#define QOS_OVER_LIMIT_USER 32
+#define QOS_OVER_LIMIT_ALL  64 /* that all jobs may; a mount has so many more */
+#define QOS_STALL_TIME      (5 * QOS_SECOND)
+#define QOS_STALLED_MAX     256 /* of all jobs; a mount has threads for so many more */
 /* Threads that requests may tie up beyond the slots. */
-#define QOS_THREADS_BESIDE (QOS_PASSING_ALL + QOS_STALLED_MAX)
+#define QOS_THREADS_BESIDE (QOS_OVER_LIMIT_ALL + QOS_STALLED_MAX)
 typedef enum { QOS_GO, QOS_WAIT } QosVerdict;
 
 typedef struct QosSched QosSched;
@@ -77,7 +78,7 @@ typedef struct QosSched QosSched;
 /* `slots` >= 1; `host` is copied. Starts with `policy` and rules of nothing but `default`. */
 QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *host,
                         QosTime job_cleanup_interval, QosTime now);
-/* Nothing may be queued, held or running. */
+/* Nothing may be queued or running. */
 void qos_sched_free(QosSched *sched);
 
 /* Offers a request. QOS_GO: it has a slot, run it. QOS_WAIT: qos_sched_next() will hand it out.
@@ -88,7 +89,7 @@ gboolean qos_sched_is_limited(QosSched *sched, const QosRequest *request, QosTim
 /* Another job wants the lock of a request that waits (`lock`): it `holds_lock` from now on, and
  * goes into debt. Where its class owes as much as it may the request stays QOS_REQUEST_QUEUED, as
  * if it had met that bound when it came. */
-void qos_sched_release(QosSched *sched, QosRequest *request, QosTime now);
+void qos_sched_boost(QosSched *sched, QosRequest *request, QosTime now);
 /* A running request begins to wait for something else than the store, such as a credit. Its slot is
  * free meanwhile, because other requests of its job may have to go first. If there is no room for
  * it among the waiting requests, it keeps the slot. */
@@ -100,16 +101,16 @@ void qos_sched_go_on(QosSched *sched, QosRequest *request, QosTime now);
  */
 void qos_sched_leave(QosSched *sched, QosRequest *request, guint64 bytes, int error, QosTime now);
 typedef enum {
-    QOS_KEEP_IN_MEMORY,
-    QOS_KEEP_IN_STORE, /* write it now, without a slot, then call qos_sched_kept() */
-    QOS_KEEP_NOWHERE,  /* take it back with qos_sched_cancel(): it fails */
-    QOS_KEEP_TOO_MANY, /* likewise; it is not memory that there is too little of */
-} QosKeep;
+    QOS_PARK_IN_MEMORY,
+    QOS_PARK_IN_STORE, /* write it now, without a slot, then call qos_sched_note_stored() */
+    QOS_PARK_NOWHERE,  /* take it back with qos_sched_cancel(): it fails */
+    QOS_PARK_TOO_MANY, /* likewise; it is not memory that there is too little of */
+} QosParkPlace;
 /* Where to keep a request that has to wait, and its data; without `may_be_early` that must not be
  * in the store before its turn. */
-QosKeep qos_sched_keep(QosSched *sched, QosRequest *request, gboolean may_be_early);
+QosParkPlace qos_sched_park_place(QosSched *sched, QosRequest *request, gboolean may_be_early);
 /* Its data is in the store. */
-void qos_sched_kept(QosSched *sched, QosRequest *request);
+void qos_sched_note_stored(QosSched *sched, QosRequest *request);
 /* TRUE where some wait: qos_sched_next() may hand one out. */
 gboolean qos_sched_has_waiting(const QosSched *sched);
 /* When qos_sched_next() is to be asked though nothing waits. */
@@ -123,7 +124,7 @@ void qos_sched_cancel(QosSched *sched, QosRequest *request, QosTime now);
 /* Frees what has been idle and jobs that are gone; to be called every few seconds. */
 void qos_sched_expire(QosSched *sched, QosTime now);
 /* The jobs, for the caller to look at and to book (under its lock). */
-QosAccount *qos_sched_account(QosSched *sched);
+QosJobs *qos_sched_jobs(QosSched *sched);
 
 void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime now);
 /* Takes a reference. */
@@ -158,8 +159,8 @@ typedef struct {
     guint running;
     guint stalled;  /* of these */
     QosTime oldest; /* since when one of these is in the store: 0 = for long, QOS_NEVER = none is */
-    guint passing;  /* in the store without a slot */
-    guint held;
+    guint over_limit; /* in the store without a slot */
+    guint at_limit;
     guint draining; /* queued in policies that are being left */
     guint64 parked_bytes;
     guint64 parked_max;
@@ -199,8 +200,8 @@ gboolean qos_sched_share_state(const QosSched *sched, const QosJob *job, QosSche
  * else those that take part. */
 GPtrArray *qos_sched_changed_shares(const QosSched *sched, QosShareChanges *seen,
                                     gboolean *ret_is_all);
-/* A consistent copy of the job's counters, rates as of now. The copy's `sched.held`, `references`
- * and `share` mean nothing, but for share.totals, which are as of now too. *ret_share is of the
- * same moment; returns what qos_sched_share_state() does. */
+/* A consistent copy of the job's counters, rates as of now. The copy's `sched.job_queue`,
+ * `references` and `share` mean nothing, but for share.totals, which are as of now too. *ret_share
+ * is of the same moment; returns what qos_sched_share_state() does. */
 gboolean qos_sched_copy_job(const QosSched *sched, const QosJob *job, QosJob *ret_copy,
                             QosSchedShare *ret_share, QosTime now);

@@ -22,7 +22,7 @@ QosSched *qos_sched_new(const QosPolicyClass *policy, guint slots, const char *h
     sched->context.rules = qos_rules_new();
     sched->context.host = g_strdup(host);
     sched->context.max_wait = QOS_NEVER;
-    qos_account_init(&sched->account, job_cleanup_interval);
+    qos_jobs_init(&sched->jobs, job_cleanup_interval);
     sched->stopping = g_ptr_array_new();
     sched->slots.count = MAX(slots, 1);
     sched->slots.stall_time = QOS_STALL_TIME;
@@ -43,7 +43,7 @@ void qos_sched_free(QosSched *sched)
         qos_sched_free_lrs(sched->stopping->pdata[i]);
     g_ptr_array_unref(sched->stopping);
     qos_adapt_free(sched->adapt);
-    qos_account_clear(&sched->account);
+    qos_jobs_clear(&sched->jobs);
     qos_rules_unref(sched->context.rules);
     g_free(sched->context.host);
     g_free(sched);
@@ -53,12 +53,12 @@ void qos_sched_expire(QosSched *sched, QosTime now)
 {
     if (sched->current->class->expire != NULL)
         sched->current->class->expire(sched->current->self, now);
-    qos_account_expire(&sched->account, now);
+    qos_jobs_expire(&sched->jobs, now);
 }
 
-QosAccount *qos_sched_account(QosSched *sched)
+QosJobs *qos_sched_jobs(QosSched *sched)
 {
-    return &sched->account;
+    return &sched->jobs;
 }
 
 /* A policy that is being left and is of that class, taken off the list; or NULL. */
@@ -123,16 +123,16 @@ gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *reque
 
 /* Moves requests that are held with users back to their jobs, as far as the users may have
  * slots. */
-static void recall_all(QosSched *sched, QosTime now)
+static void requeue_all(QosSched *sched, QosTime now)
 {
     GHashTableIter iter;
     gpointer value;
 
-    g_hash_table_iter_init(&iter, sched->account.users);
+    g_hash_table_iter_init(&iter, sched->jobs.users);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         QosUser *user = value;
-        for (guint left = user->held.length; left > 0; left--)
-            qos_sched_recall(sched, user, now);
+        for (guint left = user->user_queue.length; left > 0; left--)
+            qos_sched_requeue(sched, user, now);
     }
 }
 
@@ -140,7 +140,7 @@ void qos_sched_set_slots(QosSched *sched, guint slots, QosTime now)
 {
     sched->slots.count = MAX(slots, 1);
     qos_adapt_set_slots(sched->adapt, sched->slots.count, now);
-    recall_all(sched, now);
+    requeue_all(sched, now);
     qos_sched_update_ready(sched, now);
 }
 
@@ -173,7 +173,7 @@ void qos_sched_set_adapt(QosSched *sched, const QosAdaptConfig *config, QosTime 
     sched->slots.stall_time = QOS_STALL_TIME;
     qos_sched_update_ready(sched, now);
     if (begins_anew && qos_sched_is_adaptive(sched))
-        qos_sched_share_held(sched, now);
+        qos_sched_share_queued(sched, now);
 }
 
 guint qos_sched_clear_jobs(QosSched *sched, const char *id, QosTime now)
@@ -181,12 +181,12 @@ guint qos_sched_clear_jobs(QosSched *sched, const char *id, QosTime now)
     GHashTableIter iter;
     gpointer job_id, job;
 
-    g_hash_table_iter_init(&iter, sched->account.jobs);
+    g_hash_table_iter_init(&iter, sched->jobs.by_id);
     while (g_hash_table_iter_next(&iter, &job_id, &job)) {
         if (id == NULL || strcmp(job_id, id) == 0)
             qos_adapt_clear_totals(sched->adapt, job);
     }
-    return qos_account_reset(&sched->account, id, now);
+    return qos_jobs_reset(&sched->jobs, id, now);
 }
 
 void qos_sched_restore_share(QosSched *sched, QosJob *job, gint64 record,
@@ -208,8 +208,8 @@ void qos_sched_state(const QosSched *sched, QosSchedState *ret_state)
         .running = sched->slots.running,
         .stalled = sched->slots.stalled.length,
         .oldest = sched->slots.stalled.length > 0 ? 0 : qos_slots_oldest(&sched->slots),
-        .passing = sched->slots.passing,
-        .held = sched->held,
+        .over_limit = sched->slots.over_limit,
+        .at_limit = sched->at_limit,
         .parked_bytes = sched->parked_bytes,
         .parked_max = sched->parked_max,
         .refused = sched->refused};
@@ -275,7 +275,7 @@ GPtrArray *qos_sched_changed_shares(const QosSched *sched, QosShareChanges *seen
     *ret_is_all = changes.others != seen->others;
     *seen = changes;
     if (*ret_is_all)
-        return qos_account_list(&sched->account);
+        return qos_jobs_list(&sched->jobs);
     return have_members_changed ? qos_adapt_list(sched->adapt) : NULL;
 }
 

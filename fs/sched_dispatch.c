@@ -1,14 +1,14 @@
 /*
  * Chooses the next of the waiting requests (fs/sched_state.h).
  *
- * qos_sched_pick() asks the policies for due requests as long as a slot is free. Policies that were
- * switched off come first, because what they hold is older. If a request's job has its full share
- * of slots, the request is held in the job. When the job is below its share again, the request goes
- * before all that the policies keep, because it was due before them. If the request's user has its
- * full share, the request is held with the user, and comes back to its job when another request of
- * the user has left. So meanwhile the scheduler need not look at it, or past it.
+ * qos_sched_dispatch() asks the policies for due requests as long as a slot is free. Policies that
+ * were switched off come first, because what they hold is older. If a request's job has its full
+ * share of slots, the request is queued in the job. When the job is below its share again, the
+ * request goes before all that the policies keep, because it was due before them. If the request's
+ * user has its full share, the request is held with the user, and comes back to its job when
+ * another request of the user has left. So meanwhile the scheduler need not look at it, or past it.
  *
- * With adaptive sharing (fs/adapt.h) all due requests are held in the jobs, and pick_shared()
+ * With adaptive sharing (fs/adapt.h) all due requests are held in the jobs, and dispatch_shared()
  * serves the job that is next.
  */
 #include "fs/capacity.h"
@@ -38,11 +38,11 @@ void qos_sched_update_job(QosSched *sched, QosJob *job, QosTime now)
 {
     if (qos_sched_is_adaptive(sched))
         qos_adapt_set_ready(sched->adapt, job,
-                            job->sched.held.length > 0 && may_be_served(sched, job), now);
+                            job->sched.job_queue.length > 0 && may_be_served(sched, job), now);
 }
 
-/* Counts a held request with the adaptive sharing. */
-static void share_held(QosSched *sched, QosRequest *request, QosTime now)
+/* Counts a queued request with the adaptive sharing. */
+static void share_queued(QosSched *sched, QosRequest *request, QosTime now)
 {
     request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
     qos_adapt_wait(sched->adapt, request->job, request->cost, request->weight, request->minimum,
@@ -53,7 +53,7 @@ void qos_sched_update_ready(QosSched *sched, QosTime now)
 {
     sched->quiet_until = 0;
     sched->depth = qos_adapt_depth(sched->adapt);
-    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next)
+    for (GList *link = sched->jobs_at_limit.head; link != NULL; link = link->next)
         qos_sched_update_job(sched, link->data, now);
 }
 
@@ -78,12 +78,12 @@ static void refresh_depth(QosSched *sched, QosTime now)
     update_jobs_of(sched, &sched->ready, now);
 }
 
-void qos_sched_share_held(QosSched *sched, QosTime now)
+void qos_sched_share_queued(QosSched *sched, QosTime now)
 {
-    for (GList *link = sched->held_jobs.head; link != NULL; link = link->next) {
+    for (GList *link = sched->jobs_at_limit.head; link != NULL; link = link->next) {
         QosJob *job = link->data;
-        for (GList *held = job->sched.held.head; held != NULL; held = held->next)
-            share_held(sched, held->data, now);
+        for (GList *held = job->sched.job_queue.head; held != NULL; held = held->next)
+            share_queued(sched, held->data, now);
         qos_sched_update_job(sched, job, now);
     }
 }
@@ -92,7 +92,7 @@ void qos_sched_book_share(QosSched *sched, QosRequest *request, QosTime now)
 {
     if (!qos_sched_is_adaptive(sched))
         return;
-    if (request->cost == 0) /* else it was held */
+    if (request->cost == 0) /* else it was queued */
         request->cost = qos_adapt_cost(sched->adapt, request->opcode, request->bytes);
     qos_adapt_serve(sched->adapt, request->job, request->cost, request->weight, request->minimum,
                     now);
@@ -101,34 +101,34 @@ void qos_sched_book_share(QosSched *sched, QosRequest *request, QosTime now)
 static void hold_in_job(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
-    if (job->sched.held.length == 0) {
-        job->sched_rare.held_link = (GList){.data = job};
-        g_queue_push_tail_link(&sched->held_jobs, &job->sched_rare.held_link);
+    if (job->sched.job_queue.length == 0) {
+        job->sched_rare.at_limit_link = (GList){.data = job};
+        g_queue_push_tail_link(&sched->jobs_at_limit, &job->sched_rare.at_limit_link);
     }
-    request->is_with_user = FALSE;
-    g_queue_push_tail_link(&job->sched.held, &request->link);
-    sched->held++;
-    sched->held_owing += qos_request_owes_first(request);
+    request->in_user_queue = FALSE;
+    g_queue_push_tail_link(&job->sched.job_queue, &request->link);
+    sched->at_limit++;
+    sched->at_limit_owing += qos_request_owes_first(request);
     if (!qos_sched_is_adaptive(sched))
         return;
-    share_held(sched, request, now);
-    if (job->sched.held.length == 1)
+    share_queued(sched, request, now);
+    if (job->sched.job_queue.length == 1)
         qos_sched_update_job(sched, job, now);
 }
 
 static void hold_with_user(QosSched *sched, QosRequest *request)
 {
-    request->is_with_user = TRUE;
-    g_queue_push_tail_link(&request->user->held, &request->link);
-    sched->held++;
-    sched->held_owing += qos_request_owes_first(request);
+    request->in_user_queue = TRUE;
+    g_queue_push_tail_link(&request->user->user_queue, &request->link);
+    sched->at_limit++;
+    sched->at_limit_owing += qos_request_owes_first(request);
 }
 
 /* A request is held with its user only if its job has a slot for it; otherwise it waits in the
  * job. */
-void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now)
+void qos_sched_queue_at_limit(QosSched *sched, QosRequest *request, QosTime now)
 {
-    request->state = QOS_REQUEST_HELD;
+    request->state = QOS_REQUEST_AT_LIMIT;
     if (qos_slots_job_may(&sched->slots, request->job) &&
         !qos_slots_user_may(&sched->slots, request->user))
         hold_with_user(sched, request);
@@ -136,47 +136,47 @@ void qos_sched_hold(QosSched *sched, QosRequest *request, QosTime now)
         hold_in_job(sched, request, now);
 }
 
-void qos_sched_unhold(QosSched *sched, QosRequest *request, QosTime now)
+void qos_sched_unqueue(QosSched *sched, QosRequest *request, QosTime now)
 {
     QosJob *job = request->job;
-    sched->held--;
-    sched->held_owing -= qos_request_owes_first(request);
-    if (request->is_with_user) {
-        g_queue_unlink(&request->user->held, &request->link);
+    sched->at_limit--;
+    sched->at_limit_owing -= qos_request_owes_first(request);
+    if (request->in_user_queue) {
+        g_queue_unlink(&request->user->user_queue, &request->link);
         return;
     }
-    g_queue_unlink(&job->sched.held, &request->link);
-    if (job->sched.held.length == 0)
-        g_queue_unlink(&sched->held_jobs, &job->sched_rare.held_link);
+    g_queue_unlink(&job->sched.job_queue, &request->link);
+    if (job->sched.job_queue.length == 0)
+        g_queue_unlink(&sched->jobs_at_limit, &job->sched_rare.at_limit_link);
     if (!qos_sched_is_adaptive(sched))
         return;
     qos_adapt_stop_waiting(sched->adapt, job, request->cost);
-    if (job->sched.held.length == 0)
+    if (job->sched.job_queue.length == 0)
         qos_sched_update_job(sched, job, now);
 }
 
 /* Moves the user's held requests back to their jobs, until one is moved that its job lets go. */
-void qos_sched_recall(QosSched *sched, QosUser *user, QosTime now)
+void qos_sched_requeue(QosSched *sched, QosUser *user, QosTime now)
 {
     gboolean may_go = FALSE;
 
-    while (!may_go && user->held.length > 0 && qos_slots_user_may(&sched->slots, user)) {
-        QosRequest *request = user->held.head->data;
+    while (!may_go && user->user_queue.length > 0 && qos_slots_user_may(&sched->slots, user)) {
+        QosRequest *request = user->user_queue.head->data;
         may_go = qos_slots_job_may(&sched->slots, request->job);
-        qos_sched_unhold(sched, request, now);
+        qos_sched_unqueue(sched, request, now);
         hold_in_job(sched, request, now);
     }
 }
 
 /* The first held request of the job with a user that may have a slot, or NULL; the requests before
- * it are held with their users from now on. */
+ * it are queued with their users from now on. */
 static QosRequest *first_held(QosSched *sched, QosJob *job, QosTime now)
 {
-    while (job->sched.held.length > 0) {
-        QosRequest *request = job->sched.held.head->data;
+    while (job->sched.job_queue.length > 0) {
+        QosRequest *request = job->sched.job_queue.head->data;
         if (qos_slots_user_may(&sched->slots, request->user))
             return request;
-        qos_sched_unhold(sched, request, now);
+        qos_sched_unqueue(sched, request, now);
         hold_with_user(sched, request);
     }
     return NULL;
@@ -203,7 +203,7 @@ static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime 
             qos_slots_grant(&sched->slots, request);
             return request;
         }
-        qos_sched_hold(sched, request, now);
+        qos_sched_queue_at_limit(sched, request, now);
     }
     return NULL;
 }
@@ -212,13 +212,13 @@ static QosRequest *pick_from(QosSched *sched, QosLrs *lrs, QosTime now, QosTime 
  * their share hold requests while others find a slot free, so there are few jobs to look at. */
 static QosRequest *pick_held(QosSched *sched, QosTime now)
 {
-    for (GList *link = sched->held_jobs.head, *next_link; link != NULL; link = next_link) {
+    for (GList *link = sched->jobs_at_limit.head, *next_link; link != NULL; link = next_link) {
         QosJob *job = link->data;
         next_link = link->next; /* it may leave the list */
         QosRequest *request =
             qos_slots_job_may(&sched->slots, job) ? first_held(sched, job, now) : NULL;
         if (request != NULL) {
-            qos_sched_unhold(sched, request, now);
+            qos_sched_unqueue(sched, request, now);
             qos_slots_grant(&sched->slots, request);
             return request;
         }
@@ -238,7 +238,7 @@ static void drain(QosSched *sched, QosLrs *lrs, QosTime now, QosTime *wake)
         }
         lrs->queued--;
         lrs->running++;
-        qos_sched_hold(sched, request, now);
+        qos_sched_queue_at_limit(sched, request, now);
     }
 }
 
@@ -275,10 +275,10 @@ static QosTime next_look(const QosSched *sched, QosTime now)
 /* Lets the job's first held request go. */
 static QosRequest *serve(QosSched *sched, QosJob *job, QosTime now)
 {
-    QosRequest *request = job->sched.held.head->data;
+    QosRequest *request = job->sched.job_queue.head->data;
 
     qos_sched_book_share(sched, request, now);
-    qos_sched_unhold(sched, request, now);
+    qos_sched_unqueue(sched, request, now);
     qos_slots_grant(&sched->slots, request);
     if (!may_be_served(sched, job))
         qos_sched_update_job(sched, job, now);
@@ -304,9 +304,9 @@ static QosRequest *serve_next(QosSched *sched, QosTime now, QosTime *wake, gbool
     return request;
 }
 
-/* As qos_sched_pick(), with the adaptive sharing on: all due requests take part, and the next job
- * is served. */
-static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
+/* As qos_sched_dispatch(), with the adaptive sharing on: all due requests take part, and the next
+ * job is served. */
+static QosRequest *dispatch_shared(QosSched *sched, QosTime now, QosTime *wake)
 {
     QosRequest *request = NULL;
     gboolean is_at_depth = FALSE;
@@ -316,13 +316,13 @@ static QosRequest *pick_shared(QosSched *sched, QosTime now, QosTime *wake)
     drain(sched, sched->current, now, wake);
     qos_adapt_tick(sched->adapt, now);
     *wake = MIN(*wake, qos_adapt_next_tick(sched->adapt));
-    if (sched->held > 0)
+    if (sched->at_limit > 0)
         request = serve_next(sched, now, wake, &is_at_depth);
-    qos_adapt_set_waiting(sched->adapt, sched->held > 0, is_at_depth, now);
+    qos_adapt_set_waiting(sched->adapt, sched->at_limit > 0, is_at_depth, now);
     return request;
 }
 
-/* As qos_sched_pick(), without adaptive sharing. */
+/* As qos_sched_dispatch(), without adaptive sharing. */
 static QosRequest *pick_due(QosSched *sched, QosTime now, QosTime *wake)
 {
     QosRequest *request;
@@ -342,7 +342,7 @@ static QosRequest *pick_due(QosSched *sched, QosTime now, QosTime *wake)
     return pick_from(sched, sched->current, now, wake);
 }
 
-QosRequest *qos_sched_pick(QosSched *sched, QosTime now, QosTime *wake)
+QosRequest *qos_sched_dispatch(QosSched *sched, QosTime now, QosTime *wake)
 {
     QosRequest *request;
 
@@ -350,8 +350,8 @@ QosRequest *qos_sched_pick(QosSched *sched, QosTime now, QosTime *wake)
     if (now < sched->quiet_until)
         return NULL;
     *wake = QOS_NEVER;
-    request =
-        qos_sched_is_adaptive(sched) ? pick_shared(sched, now, wake) : pick_due(sched, now, wake);
+    request = qos_sched_is_adaptive(sched) ? dispatch_shared(sched, now, wake)
+                                           : pick_due(sched, now, wake);
     if (request == NULL)
         sched->quiet_until = *wake;
     return request;

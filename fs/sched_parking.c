@@ -44,16 +44,16 @@ static gboolean has_room(const QosSched *sched, const QosRequest *request, guint
 /* It takes so many bytes from now on. */
 static void take_room(QosSched *sched, QosRequest *request, guint64 bytes)
 {
-    const guint64 more = bytes - request->kept;
+    const guint64 more = bytes - request->parked_bytes;
 
-    request->kept = bytes;
+    request->parked_bytes = bytes;
     sched->parked_bytes += more;
     request->job->sched.use.parked_bytes += more;
     if (request->user != NULL)
         request->user->use.parked_bytes += more;
 }
 
-static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
+static QosParkPlace refuse(QosSched *sched, QosJob *job, QosParkPlace reason)
 {
     job->sched_rare.refused++;
     sched->refused++;
@@ -61,45 +61,45 @@ static QosKeep refuse(QosSched *sched, QosJob *job, QosKeep reason)
 }
 
 /* A waiting request is counted among the background ones already. */
-QosKeep qos_sched_keep(QosSched *sched, QosRequest *request, gboolean may_be_early)
+QosParkPlace qos_sched_park_place(QosSched *sched, QosRequest *request, gboolean may_be_early)
 {
     QosJob *job = request->job;
     guint64 bytes = sched->request_memory + request->data;
     gboolean is_early = may_be_early && request->data > 0 &&
                         !has_room(sched, request, bytes, sched->parked_max / 2) &&
-                        qos_slots_may_pass(&sched->slots, request);
+                        qos_slots_may_exceed(&sched->slots, request);
 
     if (is_early)
         bytes -= request->data;
     if (may_be_background(request) && !has_background(sched, request, 0))
-        return refuse(sched, job, QOS_KEEP_TOO_MANY);
+        return refuse(sched, job, QOS_PARK_TOO_MANY);
     if (!request->cannot_fail && !has_room(sched, request, bytes, sched->parked_max))
-        return refuse(sched, job, QOS_KEEP_NOWHERE);
+        return refuse(sched, job, QOS_PARK_NOWHERE);
     if (is_early)
-        qos_slots_pass(&sched->slots, request, 1);
+        qos_slots_count_over_limit(&sched->slots, request, 1);
     take_room(sched, request, bytes);
-    return is_early ? QOS_KEEP_IN_STORE : QOS_KEEP_IN_MEMORY;
+    return is_early ? QOS_PARK_IN_STORE : QOS_PARK_IN_MEMORY;
 }
 
-gboolean qos_sched_keep_paused(QosSched *sched, QosRequest *request)
+gboolean qos_sched_park_paused(QosSched *sched, QosRequest *request)
 {
-    const guint64 bytes = MAX(sched->request_memory + request->data, request->kept);
+    const guint64 bytes = MAX(sched->request_memory + request->data, request->parked_bytes);
 
     if ((may_be_background(request) && !has_background(sched, request, 1)) ||
-        !has_room(sched, request, bytes - request->kept, sched->parked_max))
+        !has_room(sched, request, bytes - request->parked_bytes, sched->parked_max))
         return FALSE;
     take_room(sched, request, bytes);
     return TRUE;
 }
 
-void qos_sched_kept(QosSched *sched, QosRequest *request)
+void qos_sched_note_stored(QosSched *sched, QosRequest *request)
 {
     request->is_stored = TRUE;
-    qos_slots_pass(&sched->slots, request, -1);
+    qos_slots_count_over_limit(&sched->slots, request, -1);
 }
 
-void qos_sched_drop_kept(QosSched *sched, QosRequest *request)
+void qos_sched_unpark(QosSched *sched, QosRequest *request)
 {
-    if (request->kept > 0)
+    if (request->parked_bytes > 0)
         take_room(sched, request, 0);
 }

@@ -22,10 +22,11 @@ QosTime qos_slots_next_stall(const QosSlots *slots)
     return qos_time_add(qos_slots_oldest(slots), slots->stall_time);
 }
 
-gboolean qos_slots_may_pass(const QosSlots *slots, const QosRequest *request)
+gboolean qos_slots_may_exceed(const QosSlots *slots, const QosRequest *request)
 {
-    return request->job->sched.use.passing < QOS_PASSING_MAX && slots->passing < QOS_PASSING_ALL &&
-           (request->user == NULL || request->user->use.passing < QOS_PASSING_USER);
+    return request->job->sched.use.over_limit < QOS_OVER_LIMIT_MAX &&
+           slots->over_limit < QOS_OVER_LIMIT_ALL &&
+           (request->user == NULL || request->user->use.over_limit < QOS_OVER_LIMIT_USER);
 }
 
 static void run(QosSlots *slots, const QosRequest *request, gint change)
@@ -42,12 +43,12 @@ void qos_slots_grant(QosSlots *slots, QosRequest *request)
     run(slots, request, 1);
 }
 
-void qos_slots_pass(QosSlots *slots, const QosRequest *request, gint change)
+void qos_slots_count_over_limit(QosSlots *slots, const QosRequest *request, gint change)
 {
-    slots->passing += (guint)change;
-    request->job->sched.use.passing += (guint)change;
+    slots->over_limit += (guint)change;
+    request->job->sched.use.over_limit += (guint)change;
     if (request->user != NULL)
-        request->user->use.passing += (guint)change;
+        request->user->use.over_limit += (guint)change;
 }
 
 void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now)
@@ -62,8 +63,8 @@ void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now)
 
 void qos_slots_give_back(QosSlots *slots, QosRequest *request)
 {
-    if (request->is_passing)
-        qos_slots_pass(slots, request, -1);
+    if (request->is_over_limit)
+        qos_slots_count_over_limit(slots, request, -1);
     if (request->has_slot) {
         run(slots, request, -1);
         if (request->has_stalled) {
@@ -73,5 +74,5 @@ void qos_slots_give_back(QosSlots *slots, QosRequest *request)
             slots->cost -= request->cost;
         }
     }
-    request->is_passing = request->has_slot = request->has_stalled = FALSE;
+    request->is_over_limit = request->has_slot = request->has_stalled = FALSE;
 }

@@ -1,5 +1,5 @@
 /*
- * The places inside the store: at most `count` requests have a slot, and a few pass beside them.
+ * The places inside the store: at most `count` requests have a slot, and a few go beyond the limit.
  *
  * One job has at most seven eighths of the slots, and never the last one. So if the requests of one
  * job hang, some slots are left to the others. If several jobs hang, that is not enough. Therefore
@@ -23,7 +23,7 @@
 typedef struct {
     guint count;
     guint running;      /* have a slot, those that have stalled included */
-    guint passing;      /* inside without a slot */
+    guint over_limit;   /* inside without a slot */
     GQueue inside;      /* of QosRequest: in the store, not stalled, the oldest first */
     gint64 cost;        /* of these, in units of the adaptive sharing */
     QosTime stall_time; /* QOS_STALL_TIME, or longer where the store takes longer for what it has */
@@ -85,12 +85,12 @@ static inline gboolean qos_slots_may_grant(const QosSlots *slots, const QosReque
     return qos_slots_job_may(slots, request->job) && qos_slots_user_may(slots, request->user);
 }
 
-/* TRUE where one more of its job and user may pass beside the slots. */
-gboolean qos_slots_may_pass(const QosSlots *slots, const QosRequest *request);
+/* TRUE where one more of its job and user may go beyond the slots. */
+gboolean qos_slots_may_exceed(const QosSlots *slots, const QosRequest *request);
 
 void qos_slots_grant(QosSlots *slots, QosRequest *request);
-/* It passes beside the slots (1), or does so no more (-1). */
-void qos_slots_pass(QosSlots *slots, const QosRequest *request, gint change);
+/* It goes beyond the slots (1), or does so no more (-1). */
+void qos_slots_count_over_limit(QosSlots *slots, const QosRequest *request, gint change);
 /* A request that was let in goes to the store now. */
 void qos_slots_enter(QosSlots *slots, QosRequest *request, QosTime now);
 /* Takes back what it was let in by, whether it entered or not. */

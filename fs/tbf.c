@@ -151,7 +151,7 @@ static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
 }
 
 /* TRUE for a lock holder that goes into debt. */
-static gboolean is_wanted(QosTbfQueue *queue, const QosRequest *request)
+static gboolean is_contended(QosTbfQueue *queue, const QosRequest *request)
 {
     return qos_request_owes_first(request) && line_of(queue, request) == &queue->lock_holders;
 }
@@ -159,20 +159,20 @@ static gboolean is_wanted(QosTbfQueue *queue, const QosRequest *request)
 /* TRUE where some wait until the class owes no more than QOS_DEBT_MAX. */
 static gboolean has_debtors(const QosTbfQueue *queue)
 {
-    return queue->wanted > 0 || queue->write_backs.length > 0;
+    return queue->contended > 0 || queue->write_backs.length > 0;
 }
 
 /* How many payers wait for a token: requests that hold nothing, and requests with a lock that no
  * job is known to want. */
 static guint payers(const QosTbfQueue *queue)
 {
-    return queue->requests.length + queue->lock_holders.length - queue->wanted;
+    return queue->requests.length + queue->lock_holders.length - queue->contended;
 }
 
 /* TRUE for a payer. */
 static gboolean is_payer(QosTbfQueue *queue, const QosRequest *request)
 {
-    return !request->writes_back && !is_wanted(queue, request);
+    return !request->writes_back && !is_contended(queue, request);
 }
 
 /* A request goes and has left its line. The kind that has had less of the rule's time is next.
@@ -278,7 +278,7 @@ static QosTime debt_for(QosTbfQueue *queue, const QosRequest *request)
         return QOS_DEBT_MAX;
     if (line_of(queue, request) == &queue->lock_holders && has_debtors(queue))
         return QOS_DEBT_MAX;
-    if (!queue->is_paying || request->is_toll)
+    if (!queue->is_paying || request->is_at_pay_point)
         return 0;
     return MIN(queue->level, QOS_DEBT_MAX - rule_time(queue, request));
 }
@@ -352,7 +352,7 @@ static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
 
     request->queue = queue;
     g_queue_push_tail_link(line, &request->link);
-    queue->wanted += is_wanted(queue, request);
+    queue->contended += is_contended(queue, request);
     if (is_payer(queue, request) && payers(queue) == 1)
         end_passing(queue, now);
     queue->waiting++;
@@ -366,15 +366,15 @@ static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
     }
 }
 
-/* Where a request waits: in its own class; a toll in the class that it is to pay for. */
+/* Where a request waits: in its own class; a payment in the class that it is to pay for. */
 static QosTbfQueue *waiting_queue(QosTbf *tbf, QosRequest *request, QosTime now)
 {
     QosTbfQueue *own = qos_tbf_flow(tbf, request, now)->queue;
-    if (!request->is_toll)
+    if (!request->is_at_pay_point)
         return own;
 
     QosRequest owed = *request;
-    owed.opcode = request->toll_opcode;
+    owed.opcode = request->pay_opcode;
     QosTbfQueue *queue = qos_tbf_flow(tbf, &owed, now)->queue;
     request->prepays = queue != own;
     return queue;
@@ -401,7 +401,7 @@ static void note_payment(QosTbfQueue *queue, const QosRequest *request, QosTime 
     const QosTime taken = rule_time(queue, request);
 
     queue->level = MAX(queue->level - taken / PAID_PART, 0);
-    queue->at_points += request->is_toll ? taken : 0;
+    queue->at_points += request->is_at_pay_point ? taken : 0;
     if (--queue->to_pay == 0 || queue->at_points >= AT_POINTS_MAX)
         end_passing(queue, now);
 }
@@ -445,7 +445,8 @@ static gboolean tbf_try_now(void *self, QosRequest *request, QosTime now)
     QosTbf *tbf = self;
     const QosHeapNode *root = qos_heap_peek(&tbf->heap);
 
-    if (request->is_toll || tbf->rematching.length > 0 || (root != NULL && root->key <= now))
+    if (request->is_at_pay_point || tbf->rematching.length > 0 ||
+        (root != NULL && root->key <= now))
         return FALSE;
     const QosTbfFlow *flow = qos_tbf_flow(tbf, request, now);
     if (flow->queue->waiting > 0 || tokens_due(flow->queue, now) > now)
@@ -468,7 +469,7 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
 static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
 {
     g_queue_unlink(line_of(queue, request), &request->link);
-    queue->wanted -= is_wanted(queue, request);
+    queue->contended -= is_contended(queue, request);
     if (payers(queue) == 0) {
         queue->passed = 0;
         queue->is_paying = FALSE;
@@ -546,7 +547,7 @@ static gboolean is_at_bound(const QosTbf *tbf, QosTbfQueue *queue, const QosRequ
         return FALSE;
     refresh_paying(queue, now);
     return tbf->rematching.length > 0 ||
-           (request->writes_back ? queue->write_backs.length : queue->wanted) > 0 ||
+           (request->writes_back ? queue->write_backs.length : queue->contended) > 0 ||
            (queue->is_paying && (queue->lead <= 0 || queue->lock_holders.length > 0)) ||
            debt_due(queue, request, debt_for(queue, request), now) > now;
 }
@@ -618,7 +619,7 @@ static void tbf_cancel(void *self, QosRequest *request, QosTime now)
     reschedule(tbf, queue, now);
 }
 
-static gboolean tbf_release(void *self, QosRequest *request, QosTime now)
+static gboolean tbf_boost(void *self, QosRequest *request, QosTime now)
 {
     QosTbf *tbf = self;
     QosTbfQueue *payer = qos_tbf_flow(tbf, request, now)->queue;
@@ -637,7 +638,7 @@ static gboolean tbf_release(void *self, QosRequest *request, QosTime now)
     request->holds_lock = TRUE;
     if (queue == NULL) /* it is matched again before long */
         return FALSE;
-    queue->wanted += is_wanted(queue, request);
+    queue->contended += is_contended(queue, request);
     if (payers(queue) == 0)
         end_passing(queue, now);
     reschedule(tbf, queue, now);
@@ -701,7 +702,7 @@ const QosPolicyClass qos_policy_tbf = {
     .incoming = tbf_incoming,
     .get_next = tbf_get_next,
     .charge = tbf_charge,
-    .release = tbf_release,
+    .boost = tbf_boost,
     .is_limited = tbf_is_limited,
     .cancel = tbf_cancel,
     .settle = tbf_settle,

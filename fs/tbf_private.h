@@ -51,11 +51,11 @@ struct QosTbfQueue {
     QosBucket operations;
     QosBucket bytes;
     GQueue lock_holders; /* likewise */
-    guint wanted;        /* of these: wait only until the class owes no more than QOS_DEBT_MAX */
+    guint contended;     /* of these: wait only until the class owes no more than QOS_DEBT_MAX */
     QosTime lead;        /* where they take turns: what `requests` had more of the rule's time than
                             all others; while it is positive, those go first */
     GQueue write_backs;  /* likewise */
-    /* Payers: those that wait for a token, `requests` and lock holders that are not wanted. */
+    /* Payers: those that wait for a token, `requests` and lock holders of uncontended locks. */
     QosTime passed;      /* what others took of the rule's time while payers waited, less
                             PASSED_PART times what these have had since; 0 to QOS_DEBT_MAX */
     QosTime level;       /* while `is_paying`: the debt at which one of them may go */

@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "net/complaint.h"
 #include "server/handshake.h"
+#include "server/pending_connections.h"
 #include "server/socket_path.h"
-#include "server/strangers.h"
 
 #define BACKLOG      4096 /* all mounts of a site, when they come back at once */
 #define ACCEPT_TURN  16   /* connections taken in one turn of the loop */
@@ -43,7 +43,7 @@ struct QosListener {
     QosHandshake *tls, *munge; /* NULL where no address asks for them */
     GHashTable *connections;   /* a set, each with a reference */
     GHashTable *clients;       /* QosOwnerId (the connection's) -> its connection, which is OPEN */
-    QosStrangers strangers;
+    QosPendingConnections pending;
     GPtrArray *due; /* those with output; references */
     GSource *flusher;
     guint living; /* connections that use memory, in `connections` or not */
@@ -150,7 +150,7 @@ static gboolean hello(QosConnection *connection, const QosWireHello *message,
         qos_connection_refuse(old, QOS_WIRE_IDENTITY_TAKEN,
                               "it has connected anew, or another mount of its name has a copy of "
                               "its database");
-    qos_strangers_remove(&listener->strangers, connection);
+    qos_pending_connections_remove(&listener->pending, connection);
     listener->statistics.welcomed++;
     g_info("%s is welcome", label);
     return TRUE;
@@ -182,19 +182,19 @@ static void ended(QosConnection *connection, QosWireRefusal code, const char *re
                      qos_wire_refusal_text(code), reason);
     else
         g_info("%s has gone", label);
-    qos_strangers_remove(&listener->strangers, connection);
+    qos_pending_connections_remove(&listener->pending, connection);
     if (take_off(listener, connection))
         qos_grants_disconnected(listener->grants, qos_connection_id(connection));
 }
 
 static void knocks(QosConnection *connection, gpointer arg)
 {
-    qos_strangers_knock(&((QosListener *)arg)->strangers, connection);
+    qos_pending_connections_knock(&((QosListener *)arg)->pending, connection);
 }
 
 static void shaken(QosConnection *connection, gpointer arg)
 {
-    qos_strangers_shaken(&((QosListener *)arg)->strangers, connection);
+    qos_pending_connections_shaken(&((QosListener *)arg)->pending, connection);
 }
 
 static void closed(QosConnection *connection, gpointer arg)
@@ -231,12 +231,12 @@ static gboolean make_room(QosListener *listener)
     const guint most = listener->options->connections;
 
     if (g_hash_table_size(listener->connections) >= most) {
-        QosConnection *old = qos_strangers_to_go(&listener->strangers);
+        QosConnection *old = qos_pending_connections_to_go(&listener->pending);
         if (old != NULL)
-            qos_connection_close(old, QOS_WIRE_FULL, QOS_STRANGERS_TOO_MANY);
+            qos_connection_close(old, QOS_WIRE_FULL, QOS_PENDING_CONNECTIONS_TOO_MANY);
     }
     return g_hash_table_size(listener->connections) < most &&
-           listener->living < most + QOS_STRANGERS_SHAKING;
+           listener->living < most + QOS_PENDING_CONNECTIONS_SHAKING;
 }
 
 static void add_connection(QosListener *listener, GSocket *socket, const QosHandshake *handshake,
@@ -259,7 +259,7 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
     QosConnection *connection = qos_connection_new(socket, handshake, principal, &user);
     listener->living++;
     g_hash_table_add(listener->connections, connection);
-    qos_strangers_add(&listener->strangers, connection);
+    qos_pending_connections_add(&listener->pending, connection);
     if (!has_room)
         qos_connection_refuse(connection, QOS_WIRE_FULL, "as many as may be are connected");
 }
@@ -451,7 +451,7 @@ QosListener *qos_listener_new(const QosServerOptions *options, GError **error)
                                                   (GDestroyNotify)qos_connection_unref, NULL);
     listener->clients = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
-    qos_strangers_init(&listener->strangers);
+    qos_pending_connections_init(&listener->pending);
     start_flusher(listener);
     is_up = make_handshakes(listener, error);
     for (guint i = 0; is_up && i < options->listen->len; i++)
@@ -485,7 +485,7 @@ void qos_listener_free(QosListener *listener)
         g_main_context_iteration(NULL, TRUE);
     g_hash_table_unref(listener->connections);
     g_hash_table_unref(listener->clients);
-    qos_strangers_clear(&listener->strangers);
+    qos_pending_connections_clear(&listener->pending);
     qos_handshake_free(listener->tls);
     qos_handshake_free(listener->munge);
     g_free(listener);
@@ -496,6 +496,6 @@ QosListenerStatistics qos_listener_statistics(const QosListener *listener)
     QosListenerStatistics statistics = listener->statistics;
 
     statistics.connections = g_hash_table_size(listener->connections);
-    statistics.strangers = qos_strangers_count(&listener->strangers);
+    statistics.pending = qos_pending_connections_count(&listener->pending);
     return statistics;
 }

@@ -6,7 +6,8 @@
  *     TCP    TLS or MUNGE, both ways: server/handshake.h
  *
  * The number of connections is bounded. At the bound, a connection that has not yet said HELLO
- * makes way for a new one: the oldest of the host that has most of them (server/strangers.h).
+ * makes way for a new one: the oldest of the host that has most of them
+ * (server/pending_connections.h).
  */
 #pragma once
 
@@ -18,7 +19,7 @@ typedef struct QosListener QosListener;
 
 typedef struct {
     guint connections; /* now, all */
-    guint strangers;   /* now, before their HELLO */
+    guint pending;     /* now, before their HELLO */
     guint64 accepted;
     guint64 welcomed;
     guint64 ended[QOS_WIRE_REFUSALS]; /* by QosWireRefusal; [0]: they just went */

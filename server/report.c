@@ -121,7 +121,7 @@ static void add_connections(JsonBuilder *json, const QosListenerStatistics *sock
 {
     qos_json_begin_object(json, "connections");
     qos_json_add_count(json, "now", sockets->connections);
-    qos_json_add_count(json, "strangers", sockets->strangers);
+    qos_json_add_count(json, "strangers", sockets->pending);
     qos_json_add_count(json, "accepted", sockets->accepted);
     qos_json_add_count(json, "welcomed", sockets->welcomed);
     qos_json_add_count(json, "left", sockets->ended[0]);
@@ -223,7 +223,7 @@ static void append_connections(GString *text, const QosListenerStatistics *socke
     qos_prometheus_one(text, "qosfs_server_connections", "gauge", "Connections now.",
                        sockets->connections);
     qos_prometheus_one(text, "qosfs_server_strangers", "gauge",
-                       "Of these, before their first message.", sockets->strangers);
+                       "Of these, before their first message.", sockets->pending);
     qos_prometheus_one(text, "qosfs_server_accepted_total", "counter", "Connections.",
                        (double)sockets->accepted);
     qos_prometheus_one(text, "qosfs_server_welcomed_total", "counter",

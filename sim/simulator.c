@@ -625,7 +625,7 @@ static Job *job_named(Simulator *sim, char *name, const char *label)
     g_autofree char *id = qos_replay_job_id(name);
     guint index = sim->result->jobs->len;
     job = &sim->jobs[index];
-    *job = (Job){.job = qos_account_job(qos_sched_account(sim->sched), id, 0), .index = index};
+    *job = (Job){.job = qos_jobs_job(qos_sched_jobs(sim->sched), id, 0), .index = index};
     sim->ideal[index].weight = result->weight;
     job->job->nodes = (guint)result->weight;
     g_ptr_array_add(sim->result->jobs, result);
@@ -694,7 +694,7 @@ static void take_back(const Simulator *sim, Request *request)
 {
     switch (request->request.state) {
     case QOS_REQUEST_QUEUED:
-    case QOS_REQUEST_HELD:
+    case QOS_REQUEST_AT_LIMIT:
     case QOS_REQUEST_READY:
         qos_sched_cancel(sim->sched, &request->request, sim->now);
         break;

@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-QosTime qos_gate_now(void)
+QosTime qos_clock_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

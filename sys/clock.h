@@ -8,4 +8,4 @@
 
 /* CLOCK_MONOTONIC: ns since some moment before the start; it never goes back, and stands still
  * while the machine sleeps. */
-QosTime qos_gate_now(void);
+QosTime qos_clock_now(void);

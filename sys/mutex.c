@@ -25,7 +25,7 @@ static const struct {
 } calls[] = {
     [QOS_MUTEX_CALL_STORE] = {"a call on the store", 0},
     [QOS_MUTEX_CALL_KERNEL] = {"a reply or a notification", 0},
-    [QOS_MUTEX_CALL_SOCKET] = {"a write to a socket", DOWN_TO(LOCKLINK)},
+    [QOS_MUTEX_CALL_SOCKET] = {"a write to a socket", DOWN_TO(LINK)},
     [QOS_MUTEX_CALL_SQLITE] = {"SQLite", BIT(SETTING) | BIT(DB)},
 };
 

@@ -21,33 +21,33 @@
     MUTEX(1, INTERRUPT_TABLE, "QosInterruptTable.lock")                                            \
     MUTEX(2, INTERRUPTS, "QosInterrupts.lock")                                                     \
     MUTEX(3, SETTING, "QosControl.setting")                                                        \
-    MUTEX(3, CLAIMS, "QosClaims.lock")                                                             \
+    MUTEX(3, CREDIT_WAITERS, "QosCreditWaiters.lock")                                              \
     MUTEX(4, DB, "QosDb.lock")                                                                     \
     MUTEX(4, CONTROL, "QosControl.lock")                                                           \
     MUTEX(4, DB_QUEUE, "QosDb.queue_lock")                                                         \
-    MUTEX(4, LOCKS, "QosLocks.lock")                                                               \
+    MUTEX(4, FILELOCKS, "QosFileLocks.lock")                                                       \
     MUTEX(4, PAGES, "QosPages.lock")                                                               \
     MUTEX(4, INVALIDATOR, "QosInvalidator.lock")                                                   \
     MUTEX(5, INODES, "QosInodes.lock")                                                             \
     MUTEX(6, CHANGES, "QosFileChanges.lock")                                                       \
     MUTEX(6, MOUNTS, "QosMounts.lock")                                                             \
-    MUTEX(6, HANDLES, "QosHandles.lock")                                                           \
-    MUTEX(6, BACKINGS, "QosBackings.lock")                                                         \
-    MUTEX(6, OPENERS, "QosOpeners.lock")                                                           \
-    MUTEX(6, TOLLS, "QosTolls.lock")                                                               \
-    MUTEX(6, LISTS, "QosLists.lock")                                                               \
-    MUTEX(6, NAMERS, "QosNamers.lock")                                                             \
+    MUTEX(6, OPEN_FILES, "QosOpenFiles.lock")                                                      \
+    MUTEX(6, PASSTHROUGHS, "QosPassthroughs.lock")                                                 \
+    MUTEX(6, OPEN_JOBS, "QosOpenJobs.lock")                                                        \
+    MUTEX(6, PAY_POINTS, "QosPayPoints.lock")                                                      \
+    MUTEX(6, READDIRPLUS, "QosReaddirplus.lock")                                                   \
+    MUTEX(6, RESOLVER, "QosResolver.lock")                                                         \
     MUTEX(6, MOUNT_FLAGS, "QosMountFlags.lock")                                                    \
     MUTEX(7, CALLERS, "QosCallers.lock")                                                           \
     MUTEX(7, RING_QUEUE, "QosRingQueue.lock")                                                      \
-    MUTEX(7, ROOT, "QosRoot.lock")                                                                 \
-    MUTEX(7, LOCKLINK, "QosLocklink.sending")                                                      \
+    MUTEX(7, ROOT_ATTR, "QosRootAttr.lock")                                                        \
+    MUTEX(7, LINK, "QosLink.sending")                                                              \
     MUTEX(8, RING_LAST, "QosRing.last_lock")                                                       \
     MUTEX(8, COHERENCE, "QosCoherence.names_lock")                                                 \
     MUTEX(8, READERS, "QosReaders.lock")                                                           \
-    MUTEX(8, STREAMS, "QosStreams.lock")                                                           \
+    MUTEX(8, DIR_STREAMS, "QosDirStreams.lock")                                                    \
     MUTEX(8, CLOSER, "QosCloser.lock")                                                             \
-    MUTEX(8, RECEIVE, "QosReceive.lock")                                                           \
+    MUTEX(8, RECEIVE, "QosReceiver.lock")                                                          \
     MUTEX(8, LOCKCLIENT, "QosLockclient.lock")                                                     \
     MUTEX(8, GATE, "QosGate.lock")                                                                 \
     MUTEX(8, SERVER_DB, "QosServerDb.lock")

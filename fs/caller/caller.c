@@ -31,14 +31,14 @@ struct QosCallers {
     QosMutex lock;           /* of all below */
     GHashTable *entries;     /* TID -> Entry, owned */
     GQueue recent;           /* of Entry, the one that was read last first */
-    QosPlaces programs;      /* of entries, that are open */
+    QosQuota programs;       /* of entries, that are open */
     QosOrigins *origins;     /* by the naming in force */
     QosTime swept;           /* when what stands in front was last looked through */
     QosJobNaming *naming;    /* a reference */
     GHashTable *cut_ids;     /* that were logged */
 };
 
-/* For what need not be told closer than by a tick: half the price of qos_gate_now(). */
+/* For what need not be told closer than by a tick: half the price of qos_clock_now(). */
 static QosTime rough_now(void)
 {
     struct timespec now;
@@ -64,7 +64,7 @@ static void log_cut_id(QosCallers *callers, const char *id)
                   logged + 1 == CUT_LOG_MAX ? "; further ones are not logged" : "");
 }
 
-static char *recall(QosCallers *callers, const QosProcessFacts *facts, guint *ret_nodes)
+static char *recall(QosCallers *callers, const QosProcFacts *facts, guint *ret_nodes)
 {
     char *job;
 
@@ -74,7 +74,7 @@ static char *recall(QosCallers *callers, const QosProcessFacts *facts, guint *re
     return job;
 }
 
-static void remember(QosCallers *callers, const QosJobNaming *naming, const QosProcessFacts *facts,
+static void remember(QosCallers *callers, const QosJobNaming *naming, const QosProcFacts *facts,
                      uid_t uid, const char *job, guint nodes)
 {
     qos_mutex_lock(&callers->lock);
@@ -86,8 +86,8 @@ static void remember(QosCallers *callers, const QosJobNaming *naming, const QosP
 /* The job with which the program of `facts` was started. If the program has written over its
  * environment, this is what was found before for it or for a copy of it; else the job in what is
  * left of its environment; else its ancestors' job. */
-static char *find_origin(QosCallers *callers, const QosJobNaming *naming,
-                         const QosProcessFacts *facts, QosProcess *process, guint *ret_nodes)
+static char *find_origin(QosCallers *callers, const QosJobNaming *naming, const QosProcFacts *facts,
+                         QosProcess *process, guint *ret_nodes)
 {
     char *job = facts->is_overwritten ? recall(callers, facts, ret_nodes) : NULL;
 
@@ -106,7 +106,7 @@ static char *find_origin(QosCallers *callers, const QosJobNaming *naming,
 }
 
 static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
-                        const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user)
+                        const struct fuse_ctx *context, const QosProcFacts *facts, QosUser *user)
 {
     QosProcess process = {
         .comm = facts->stat.comm,
@@ -117,7 +117,7 @@ static QosJob *name_job(QosCallers *callers, const QosJobNaming *naming,
         .uid = context->uid,
         .gid = context->gid,
     };
-    const gboolean is_by_image = (qos_job_naming_wants(naming) & QOS_PROCESS_IMAGE) != 0;
+    const gboolean is_by_image = (qos_job_naming_wants(naming) & QOS_PROC_IMAGE) != 0;
     g_autofree char *job = NULL;
     char id[QOS_JOB_ID_MAX + 1];
     guint nodes = 0;
@@ -136,7 +136,7 @@ static QosUser *find_user(const QosCallers *callers, uid_t uid)
 }
 
 /* Takes over `job`, and the groups and the program of `facts`. */
-static QosCaller *make_caller(const struct fuse_ctx *context, QosProcessFacts *facts, QosUser *user,
+static QosCaller *make_caller(const struct fuse_ctx *context, QosProcFacts *facts, QosUser *user,
                               QosJob *job)
 {
     QosCaller *caller = g_new0(QosCaller, 1);
@@ -185,7 +185,7 @@ QosCallers *qos_callers_new(QosGate *gate)
 
     callers->gate = gate;
     callers->own = getuid();
-    callers->has_proc = qos_process_is_visible();
+    callers->has_proc = qos_proc_is_visible();
     if (!callers->has_proc)
         g_warning(
             "/proc is not that of this pid namespace: jobs are named by uid alone. Mount one there "
@@ -193,7 +193,7 @@ QosCallers *qos_callers_new(QosGate *gate)
     qos_mutex_init(&callers->lock, QOS_MUTEX_CALLERS);
     callers->entries = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
     g_queue_init(&callers->recent);
-    qos_places_init(&callers->programs, programs_max());
+    qos_quota_init(&callers->programs, programs_max());
     callers->origins = qos_origins_new();
     callers->naming =
         qos_job_naming_new(QOS_JOBID_VAR_DEFAULT, QOS_JOBID_NAME_DEFAULT, g_get_host_name(), NULL);
@@ -208,7 +208,7 @@ void qos_callers_free(QosCallers *callers)
     for (guint i = 0; i < FRONT; i++)
         qos_caller_unref(callers->front[i]);
     g_hash_table_unref(callers->entries);
-    qos_places_clear(&callers->programs);
+    qos_quota_clear(&callers->programs);
     qos_origins_free(callers->origins);
     g_hash_table_unref(callers->cut_ids);
     qos_job_naming_unref(callers->naming);
@@ -268,7 +268,7 @@ static void drop_locked(QosCallers *callers, Entry *entry)
     QosCaller *caller = entry->caller;
 
     if (caller->program.state == QOS_PROGRAM_SURE)
-        qos_places_give_back(&callers->programs, caller->job, caller->user);
+        qos_quota_give_back(&callers->programs, caller->job, caller->user);
     g_queue_unlink(&callers->recent, &entry->link);
     g_hash_table_remove(callers->entries, GINT_TO_POINTER(caller->tid));
 }
@@ -300,7 +300,7 @@ void qos_callers_expire(QosCallers *callers, QosTime now)
 static void keep_program_locked(QosCallers *callers, QosCaller *caller)
 {
     if (caller->program.state != QOS_PROGRAM_SURE ||
-        qos_places_take(&callers->programs, caller->job, caller->user))
+        qos_quota_take(&callers->programs, caller->job, caller->user))
         return;
     qos_program_close(&caller->program);
     caller->program.state = QOS_PROGRAM_UNSURE;
@@ -364,7 +364,7 @@ typedef enum {
 /* The job of the caller that `facts` describe, and that was `known` before (or NULL): a reference,
  * or NULL if none is needed. */
 static QosJob *find_job(QosCallers *callers, const QosJobNaming *naming,
-                        const struct fuse_ctx *context, const QosProcessFacts *facts, QosUser *user,
+                        const struct fuse_ctx *context, const QosProcFacts *facts, QosUser *user,
                         const QosCaller *known, How how)
 {
     gboolean is_same = known && facts->stat.start != 0 && facts->stat.start == known->start;
@@ -375,7 +375,7 @@ static QosJob *find_job(QosCallers *callers, const QosJobNaming *naming,
 }
 
 static QosCaller *name_caller(QosCallers *callers, QosJobNaming *naming,
-                              const struct fuse_ctx *context, QosProcessFacts *facts,
+                              const struct fuse_ctx *context, QosProcFacts *facts,
                               const QosCaller *known, How how)
 {
     QosUser *user = find_user(callers, context->uid);
@@ -400,12 +400,12 @@ QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
     if (fresh)
         return known;
     g_autoptr(QosJobNaming) naming = qos_callers_naming(callers);
-    g_auto(QosProcessFacts) facts = {0};
+    g_auto(QosProcFacts) facts = {0};
     const gboolean needs_job = need != QOS_CALLER_IDENTITY;
 
     if (!is_visible || !needs_job || qos_job_naming_wants(naming) == 0) {
         if (is_visible)
-            qos_process_read(context->pid, 0, &facts);
+            qos_proc_read(context->pid, 0, &facts);
         caller =
             name_caller(callers, naming, context, &facts, known, needs_job ? BY_FACTS : NOT_NOW);
     }
@@ -414,7 +414,7 @@ QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
 }
 
 QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
-                            QosJobNaming *naming, QosProcessFacts *facts)
+                            QosJobNaming *naming, QosProcFacts *facts)
 {
     gboolean fresh;
     QosCaller *known = look_up(callers, context, QOS_CALLER_JOB, &fresh);
@@ -432,10 +432,9 @@ QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context
     if (fresh)
         return known;
     g_autoptr(QosJobNaming) naming = qos_callers_naming(callers);
-    g_auto(QosProcessFacts) facts = {0};
-    qos_process_read(context->pid,
-                     qos_job_naming_wants(naming) & (QOS_PROCESS_CGROUP | QOS_PROCESS_IMAGE),
-                     &facts);
+    g_auto(QosProcFacts) facts = {0};
+    qos_proc_read(context->pid, qos_job_naming_wants(naming) & (QOS_PROC_CGROUP | QOS_PROC_IMAGE),
+                  &facts);
     facts.program.state = QOS_PROGRAM_UNSURE;
     QosCaller *caller = name_caller(callers, naming, context, &facts, known, AS_BEFORE);
 
@@ -453,8 +452,8 @@ void qos_callers_set_naming(QosCallers *callers, QosJobNaming *naming)
     g_atomic_int_inc(&callers->naming_number);
     g_hash_table_remove_all(callers->entries);
     g_queue_init(&callers->recent);
-    qos_places_clear(&callers->programs);
-    qos_places_init(&callers->programs, callers->programs.most);
+    qos_quota_clear(&callers->programs);
+    qos_quota_init(&callers->programs, callers->programs.most);
     qos_mutex_unlock(&callers->lock);
 }
 

@@ -29,8 +29,8 @@
  * empty or holds another caller, the thread looks in the table.
  *
  * Reading the environment of a process may block for ever (fs/caller/proc.h). So the thread that
- * has the request never does it; the namers do (fs/caller/resolver.h). If the environment does not
- * come, a known caller keeps its job, and a new one is named without the environment.
+ * has the request never does it; the resolver do (fs/caller/resolver.h). If the environment does
+ * not come, a known caller keeps its job, and a new one is named without the environment.
  *
  * Lock: `lock` of the cache, for everything but the front. It is not held while /proc is read or
  * while the gate is asked for the job.
@@ -61,15 +61,16 @@ typedef enum {
     QOS_CALLER_LASTING_JOB, /* for what it opens: that of the program that runs now */
 } QosCallerNeed;
 
-/* The caller of a request, a new reference; NULL if a namer must read its environment first. If
- * only the identity is needed, it is never NULL, but its job may be. If /proc was read, the thread
- * has the daemon's own identity afterwards; this holds for the next two functions too. */
+/* The caller of a request, a new reference; NULL if a resolver thread must read its environment
+ * first. If only the identity is needed, it is never NULL, but its job may be. If /proc was read,
+ * the thread has the daemon's own identity afterwards; this holds for the next two functions too.
+ */
 QosCaller *qos_callers_find(QosCallers *callers, const struct fuse_ctx *context,
                             QosCallerNeed need);
 /* The caller that `facts` describe, which must have all that `naming` wants; never NULL. Takes the
  * groups out of `facts`. */
 QosCaller *qos_callers_name(QosCallers *callers, const struct fuse_ctx *context,
-                            QosJobNaming *naming, QosProcessFacts *facts);
+                            QosJobNaming *naming, QosProcFacts *facts);
 /* The caller, if its environment does not come; never NULL. */
 QosCaller *qos_callers_guess(QosCallers *callers, const struct fuse_ctx *context);
 

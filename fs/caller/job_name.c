@@ -404,15 +404,15 @@ void qos_job_naming_unref(QosJobNaming *naming)
     g_free(naming);
 }
 
-QosProcessWants qos_job_naming_wants(const QosJobNaming *naming)
+QosProcWants qos_job_naming_wants(const QosJobNaming *naming)
 {
     switch (naming->source) {
     case FROM_VARIABLE:
-        return QOS_PROCESS_PROGRAM | QOS_PROCESS_IMAGE | QOS_PROCESS_ENVIRONMENT;
+        return QOS_PROC_PROGRAM | QOS_PROC_IMAGE | QOS_PROC_ENVIRONMENT;
     case FROM_CGROUP:
-        return QOS_PROCESS_PROGRAM | QOS_PROCESS_CGROUP;
+        return QOS_PROC_PROGRAM | QOS_PROC_CGROUP;
     case FROM_NOTHING: /* a program has its name */
-        return QOS_PROCESS_PROGRAM;
+        return QOS_PROC_PROGRAM;
     default:
         return 0;
     }

@@ -41,7 +41,7 @@ void qos_job_naming_unref(QosJobNaming *naming); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosJobNaming, qos_job_naming_unref)
 
 /* What must be read to name a process (fs/caller/proc.h); nothing where all are one job. */
-QosProcessWants qos_job_naming_wants(const QosJobNaming *naming);
+QosProcWants qos_job_naming_wants(const QosJobNaming *naming);
 /* TRUE where both find the same jobs, whatever they call them. */
 gboolean qos_job_naming_finds_the_same(const QosJobNaming *naming, const QosJobNaming *other);
 

@@ -62,13 +62,13 @@ static int open_process(pid_t tid)
 
 /* "TID (comm) state ...": comm may itself hold parentheses and blanks, but nothing after it does.
  * Of the fields of proc(5) behind it, 3, 4, 9, 22, 26, 28, 31, 50 and 51. */
-gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
+gboolean qos_proc_parse_stat(char *text, QosProcStat *ret_stat)
 {
     char *begin = strchr(text, '('), *end = strrchr(text, ')');
     guint flags;
     int rest = 0;
 
-    *ret_stat = (QosProcessStat){0};
+    *ret_stat = (QosProcStat){0};
 
     if (begin == NULL || end == NULL ||
         sscanf(end + 1,
@@ -88,17 +88,17 @@ gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat)
     return TRUE;
 }
 
-static void read_stat(int directory, QosProcessFacts *facts)
+static void read_stat(int directory, QosProcFacts *facts)
 {
     gsize length;
 
     facts->text = read_file(directory, "stat", &length);
-    if (facts->text == NULL || !qos_process_parse_stat(facts->text, &facts->stat))
-        facts->stat = (QosProcessStat){0};
+    if (facts->text == NULL || !qos_proc_parse_stat(facts->text, &facts->stat))
+        facts->stat = (QosProcStat){0};
 }
 
 /* Fields 50 and 51. */
-static void read_image(int directory, QosProcessFacts *facts)
+static void read_image(int directory, QosProcFacts *facts)
 {
     QosImage *image = &facts->stat.image;
     g_autofree char *own = NULL, *all = NULL;
@@ -129,7 +129,7 @@ static char *find_field(char *status, const char *field)
     return at ? at + strlen(field) : NULL;
 }
 
-static void read_groups(char *at, QosProcessFacts *facts)
+static void read_groups(char *at, QosProcFacts *facts)
 {
     g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(gid_t));
 
@@ -162,14 +162,14 @@ static QosNamespace find_namespace(int directory, const char *path)
 {
     struct stat own, its;
 
-    if (!qos_process_is_visible() || fstatat(directory, path, &its, 0) != 0 ||
+    if (!qos_proc_is_visible() || fstatat(directory, path, &its, 0) != 0 ||
         stat("/proc/self/ns/user", &own) != 0)
         return QOS_NAMESPACE_UNKNOWN;
     return its.st_ino == own.st_ino && its.st_dev == own.st_dev ? QOS_NAMESPACE_OWN
                                                                 : QOS_NAMESPACE_OTHER;
 }
 
-/* The effective capabilities. See qos_process_acts_as(). */
+/* The effective capabilities. See qos_proc_acts_as(). */
 static guint64 parse_capabilities(char *status)
 {
     const char *effective = find_field(status, "\nCapEff:");
@@ -180,12 +180,12 @@ static guint64 parse_capabilities(char *status)
         return 0;
     capabilities = g_ascii_strtoull(effective + strspn(effective, " \t"), NULL, 16);
     if (g_str_has_prefix(status, "Name:\tiou-") && process != NULL)
-        capabilities &= qos_process_capabilities((pid_t)g_ascii_strtoll(process, NULL, 10));
+        capabilities &= qos_proc_capabilities((pid_t)g_ascii_strtoll(process, NULL, 10));
     return capabilities;
 }
 
 /* Other callers' capabilities are asked for only when the store refuses. */
-static void read_rights(int directory, char *status, QosProcessFacts *facts)
+static void read_rights(int directory, char *status, QosProcFacts *facts)
 {
     if (!parse_uid(status, &facts->uid) || !qos_cred_trusts(facts->uid))
         return;
@@ -193,7 +193,7 @@ static void read_rights(int directory, char *status, QosProcessFacts *facts)
     facts->namespace = find_namespace(directory, "ns/user");
 }
 
-static void read_status(int directory, QosProcessFacts *facts)
+static void read_status(int directory, QosProcFacts *facts)
 {
     gsize length;
     g_autofree char *status = read_file(directory, "status", &length);
@@ -206,7 +206,7 @@ static void read_status(int directory, QosProcessFacts *facts)
 
 /* --- what it may do --- */
 
-guint64 qos_process_capabilities(pid_t tid)
+guint64 qos_proc_capabilities(pid_t tid)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = tid};
     struct __user_cap_data_struct words[_LINUX_CAPABILITY_U32S_3];
@@ -217,7 +217,7 @@ guint64 qos_process_capabilities(pid_t tid)
     return words[0].effective | (guint64)words[1].effective << 32;
 }
 
-QosNamespace qos_process_namespace(pid_t tid)
+QosNamespace qos_proc_namespace(pid_t tid)
 {
     char path[32];
     QosNamespace namespace;
@@ -229,7 +229,7 @@ QosNamespace qos_process_namespace(pid_t tid)
     return namespace;
 }
 
-gboolean qos_process_acts_as(pid_t tid, uid_t uid, guint64 *ret_capabilities)
+gboolean qos_proc_acts_as(pid_t tid, uid_t uid, guint64 *ret_capabilities)
 {
     g_autofree char *status = NULL;
     int directory;
@@ -292,7 +292,7 @@ static GArray *read_map(int directory, const char *name)
     return qos_id_ranges_parse(text != NULL ? text : "");
 }
 
-void qos_process_read_maps(pid_t tid, QosIdMaps *ret_maps)
+void qos_proc_read_maps(pid_t tid, QosIdMaps *ret_maps)
 {
     int directory;
 
@@ -310,7 +310,7 @@ void qos_id_maps_clear(QosIdMaps *maps)
     g_clear_pointer(&maps->gids, g_array_unref);
 }
 
-gboolean qos_process_is_visible(void)
+gboolean qos_proc_is_visible(void)
 {
     enum { YES = 1, NO };
     static gsize answer;
@@ -323,7 +323,7 @@ gboolean qos_process_is_visible(void)
     return answer == YES;
 }
 
-gboolean qos_process_is_overwritten(const char *environment, gsize length)
+gboolean qos_proc_is_overwritten(const char *environment, gsize length)
 {
     gsize name = 0;
 
@@ -333,12 +333,12 @@ gboolean qos_process_is_overwritten(const char *environment, gsize length)
 }
 
 /* Reads the environment of the nearest ancestor that has not written over its own. */
-static void read_ancestors(QosProcessFacts *facts)
+static void read_ancestors(QosProcFacts *facts)
 {
     pid_t pid = facts->stat.parent;
 
     for (guint i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
-        g_auto(QosProcessFacts) parent = {0};
+        g_auto(QosProcFacts) parent = {0};
         int directory = open_process(pid);
 
         if (directory < 0)
@@ -348,7 +348,7 @@ static void read_ancestors(QosProcessFacts *facts)
         close(directory);
         if (parent.environment == NULL)
             return;
-        if (!qos_process_is_overwritten(parent.environment, parent.environment_length)) {
+        if (!qos_proc_is_overwritten(parent.environment, parent.environment_length)) {
             facts->ancestors = g_steal_pointer(&parent.environment);
             facts->ancestors_length = parent.environment_length;
             return;
@@ -357,42 +357,41 @@ static void read_ancestors(QosProcessFacts *facts)
     }
 }
 
-static void read_environment(int directory, QosProcessFacts *facts)
+static void read_environment(int directory, QosProcFacts *facts)
 {
     facts->environment = read_file(directory, "environ", &facts->environment_length);
     if (facts->environment == NULL)
         return;
-    facts->is_overwritten =
-        qos_process_is_overwritten(facts->environment, facts->environment_length);
+    facts->is_overwritten = qos_proc_is_overwritten(facts->environment, facts->environment_length);
     if (facts->is_overwritten)
         read_ancestors(facts);
 }
 
-void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_facts)
+void qos_proc_read(pid_t tid, QosProcWants wants, QosProcFacts *ret_facts)
 {
     gsize length;
     int directory;
 
-    *ret_facts = (QosProcessFacts){0};
+    *ret_facts = (QosProcFacts){0};
     qos_cred_restore();
     directory = open_process(tid);
     if (directory < 0)
         return;
     read_stat(directory, ret_facts);
     read_status(directory, ret_facts);
-    if ((wants & QOS_PROCESS_IMAGE) != 0)
+    if ((wants & QOS_PROC_IMAGE) != 0)
         read_image(directory, ret_facts);
-    if ((wants & QOS_PROCESS_PROGRAM) != 0)
+    if ((wants & QOS_PROC_PROGRAM) != 0)
         qos_program_open(&ret_facts->program, directory, tid,
                          ret_facts->stat.has_begun ? 0 : ret_facts->stat.parent);
-    if ((wants & QOS_PROCESS_ENVIRONMENT) != 0)
+    if ((wants & QOS_PROC_ENVIRONMENT) != 0)
         read_environment(directory, ret_facts);
-    if ((wants & QOS_PROCESS_CGROUP) != 0)
+    if ((wants & QOS_PROC_CGROUP) != 0)
         ret_facts->cgroup = read_file(directory, "cgroup", &length);
     close(directory);
 }
 
-void qos_process_clear(QosProcessFacts *facts)
+void qos_proc_clear(QosProcFacts *facts)
 {
     qos_program_close(&facts->program);
     g_free(facts->text);
@@ -400,5 +399,5 @@ void qos_process_clear(QosProcessFacts *facts)
     g_free(facts->ancestors);
     g_free(facts->cgroup);
     g_free(facts->groups);
-    *facts = (QosProcessFacts){0};
+    *facts = (QosProcFacts){0};
 }

@@ -37,14 +37,14 @@ typedef struct {
     gboolean is_exiting;
     gboolean was_killed; /* it exits by a signal, or is about to */
     QosImage image;      /* what stands before `rest` */
-} QosProcessStat;
+} QosProcStat;
 
 /* `text`: the whole file, ended by NUL; it is changed. FALSE: it is no such file. */
-gboolean qos_process_parse_stat(char *text, QosProcessStat *ret_stat);
+gboolean qos_proc_parse_stat(char *text, QosProcStat *ret_stat);
 
 /* All NULL or 0 of a process that is gone or may not be seen. */
 typedef struct {
-    QosProcessStat stat;
+    QosProcStat stat;
     QosProgram program; /* of before the environment was read; UNSEEN where it was not wanted */
     char *text;         /* `stat.comm` is in it */
     char *environment;
@@ -59,23 +59,23 @@ typedef struct {
     uid_t uid;              /* by which the kernel judges it; where `process` is known */
     guint64 capabilities;   /* effective, in `namespace` ... */
     QosNamespace namespace; /* ... of a thread that qos_cred_trusts(), else QOS_NAMESPACE_UNKNOWN */
-} QosProcessFacts;
+} QosProcFacts;
 
 /* TRUE where a text that is there is no longer one of environ(7): it does not begin with a name. */
-gboolean qos_process_is_overwritten(const char *environment, gsize length);
+gboolean qos_proc_is_overwritten(const char *environment, gsize length);
 
 /* What is wanted beside `stat`, `process` and the groups. */
 typedef enum {
-    QOS_PROCESS_PROGRAM = 1 << 0,
-    QOS_PROCESS_ENVIRONMENT = 1 << 1,
-    QOS_PROCESS_CGROUP = 1 << 2,
-    QOS_PROCESS_IMAGE = 1 << 3, /* of `stat`, that `image.process` tells whether it is random */
-} QosProcessWants;
+    QOS_PROC_PROGRAM = 1 << 0,
+    QOS_PROC_ENVIRONMENT = 1 << 1,
+    QOS_PROC_CGROUP = 1 << 2,
+    QOS_PROC_IMAGE = 1 << 3, /* of `stat`, that `image.process` tells whether it is random */
+} QosProcWants;
 
 /* Reads what is known of a TID. The thread has the daemon's own identity afterwards. */
-void qos_process_read(pid_t tid, QosProcessWants wants, QosProcessFacts *ret_facts);
-void qos_process_clear(QosProcessFacts *facts);
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosProcessFacts, qos_process_clear)
+void qos_proc_read(pid_t tid, QosProcWants wants, QosProcFacts *ret_facts);
+void qos_proc_clear(QosProcFacts *facts);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosProcFacts, qos_proc_clear)
 
 /* What a thread's system call is for, while the thread waits for an answer. */
 typedef enum {
@@ -89,7 +89,7 @@ typedef enum {
     QOS_CALL_OTHER,
 } QosCall;
 /* The thread has the daemon's own identity afterwards. */
-QosCall qos_process_call(pid_t tid);
+QosCall qos_proc_call(pid_t tid);
 
 static inline gboolean qos_call_opens(QosCall call)
 {
@@ -103,14 +103,14 @@ static inline gboolean qos_call_works_on_names(QosCall call)
 }
 
 /* The thread's effective capabilities, in its own user namespace; none if it is gone. */
-guint64 qos_process_capabilities(pid_t tid);
+guint64 qos_proc_capabilities(pid_t tid);
 /* The user namespace in which it has them. This function and the next two raise the capabilities of
  * the thread that calls them (qos_cred_raise). */
-QosNamespace qos_process_namespace(pid_t tid);
+QosNamespace qos_proc_namespace(pid_t tid);
 /* FALSE if the kernel judges the thread by another uid, or the thread is gone. *ret_capabilities:
  * its effective ones. A worker of io_uring keeps those with which it began, and works with those
  * of the process: it has what both have. */
-gboolean qos_process_acts_as(pid_t tid, uid_t uid, guint64 *ret_capabilities);
+gboolean qos_proc_acts_as(pid_t tid, uid_t uid, guint64 *ret_capabilities);
 
 /* The ids that a user namespace maps, in the numbers of the daemon's own namespace. */
 typedef struct {
@@ -124,7 +124,7 @@ typedef struct {
 } QosIdRange;
 
 /* The id maps of the thread's user namespace; empty if /proc does not show them. */
-void qos_process_read_maps(pid_t tid, QosIdMaps *ret_maps);
+void qos_proc_read_maps(pid_t tid, QosIdMaps *ret_maps);
 void qos_id_maps_clear(QosIdMaps *maps);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosIdMaps, qos_id_maps_clear)
 /* `text` is of /proc/TID/uid_map: lines of the first id inside, the first outside, and how many. */
@@ -135,4 +135,4 @@ gboolean qos_id_ranges_have_root(const GArray *ranges, guint32 id);
 
 /* FALSE if /proc is that of another pid namespace, where our pids are other processes. The first
  * call decides, in the process that serves. */
-gboolean qos_process_is_visible(void);
+gboolean qos_proc_is_visible(void);

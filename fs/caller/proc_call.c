@@ -114,7 +114,7 @@ static QosCall parse(const char *text)
     return purpose_of(number, a);
 }
 
-QosCall qos_process_call(pid_t tid)
+QosCall qos_proc_call(pid_t tid)
 {
     char path[48], text[256];
     gssize length = 0;

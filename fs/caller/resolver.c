@@ -1,5 +1,5 @@
 /*
- * The namers. fs/caller/resolver.h has the contract.
+ * The resolver. fs/caller/resolver.h has the contract.
  *
  * All threads are alike and take turns. A thread with nothing to read rests, or is the watcher. The
  * watcher wakes now and then and looks for late requests. A thread that takes a request first makes
@@ -15,13 +15,13 @@
 #define WATCH_INTERVAL (250 * QOS_MILLISECOND)
 #define RESTING_MAX    2 /* further ones end */
 
-struct QosNamers {
+struct QosResolver {
     QosCallers *callers;
-    QosMutex lock;        /* everything below */
-    pthread_cond_t work;  /* the threads that rest: there is something to do */
-    pthread_cond_t watch; /* the same for the watcher */
-    pthread_cond_t ended; /* a thread has */
-    QosNameQueue queue;   /* a thread that reads has its QosNameReading on its stack */
+    QosMutex lock;          /* everything below */
+    pthread_cond_t work;    /* the threads that rest: there is something to do */
+    pthread_cond_t watch;   /* the same for the watcher */
+    pthread_cond_t ended;   /* a thread has */
+    QosResolverQueue queue; /* a thread that reads has its QosResolverReading on its stack */
     guint threads;
     guint resting;
     gboolean has_watcher;
@@ -32,205 +32,210 @@ struct QosNamers {
 
 static void *name(void *arg);
 
-QosNamers *qos_namers_new(QosCallers *callers)
+QosResolver *qos_resolver_new(QosCallers *callers)
 {
-    QosNamers *namers = g_new0(QosNamers, 1);
+    QosResolver *resolver = g_new0(QosResolver, 1);
 
-    namers->callers = callers;
-    qos_namequeue_init(&namers->queue);
-    qos_mutex_init(&namers->lock, QOS_MUTEX_NAMERS);
-    pthread_cond_init(&namers->work, NULL);
-    pthread_cond_init(&namers->ended, NULL);
-    pthread_cond_init(&namers->watch, NULL);
-    return namers;
+    resolver->callers = callers;
+    qos_resolver_queue_init(&resolver->queue);
+    qos_mutex_init(&resolver->lock, QOS_MUTEX_RESOLVER);
+    pthread_cond_init(&resolver->work, NULL);
+    pthread_cond_init(&resolver->ended, NULL);
+    pthread_cond_init(&resolver->watch, NULL);
+    return resolver;
 }
 
 /* FALSE where there is no thread at all. */
-static gboolean start_thread_locked(QosNamers *namers)
+static gboolean start_thread_locked(QosResolver *resolver)
 {
     pthread_attr_t attributes;
     pthread_t thread;
 
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &attributes, name, namers) == 0)
-        namers->threads++;
+    if (pthread_create(&thread, &attributes, name, resolver) == 0)
+        resolver->threads++;
     pthread_attr_destroy(&attributes);
-    return namers->threads > 0;
+    return resolver->threads > 0;
 }
 
 /* Wakes a thread that is free: the watcher only if none rests. FALSE if there is no thread at
  * all. */
-static gboolean call_locked(QosNamers *namers)
+static gboolean call_locked(QosResolver *resolver)
 {
-    if (namers->resting > 0)
-        pthread_cond_signal(&namers->work);
-    else if (namers->has_watcher)
-        pthread_cond_signal(&namers->watch);
+    if (resolver->resting > 0)
+        pthread_cond_signal(&resolver->work);
+    else if (resolver->has_watcher)
+        pthread_cond_signal(&resolver->watch);
     else
-        return start_thread_locked(namers);
+        return start_thread_locked(resolver);
     return TRUE;
 }
 
 /* Wakes a thread if a request may be taken, or if no thread watches. A user that has all the
  * readers it may have can add thousands of requests without waking any. FALSE if there is no thread
  * at all. */
-static gboolean call_if_needed_locked(QosNamers *namers)
+static gboolean call_if_needed_locked(QosResolver *resolver)
 {
-    return (namers->has_watcher && !qos_namequeue_may_take(&namers->queue)) || call_locked(namers);
+    return (resolver->has_watcher && !qos_resolver_queue_may_take(&resolver->queue)) ||
+           call_locked(resolver);
 }
 
 /* --- the threads --- */
 
 /* Reads, and goes on with the request, unless that was taken away. */
-static void read_locked(QosNamers *namers, QosNameless *nameless, QosNameReading *reading)
+static void read_locked(QosResolver *resolver, QosUnresolved *unresolved,
+                        QosResolverReading *reading)
 {
-    pid_t tid = nameless->context->pid;
-    g_autoptr(QosJobNaming) naming = qos_callers_naming(namers->callers);
-    g_auto(QosProcessFacts) facts = {0};
+    pid_t tid = unresolved->context->pid;
+    g_autoptr(QosJobNaming) naming = qos_callers_naming(resolver->callers);
+    g_auto(QosProcFacts) facts = {0};
 
-    qos_mutex_unlock(&namers->lock);
-    qos_process_read(tid, qos_job_naming_wants(naming), &facts);
-    qos_mutex_lock(&namers->lock);
-    nameless = (QosNameless *)qos_namequeue_end(&namers->queue, reading);
-    if (nameless == NULL)
+    qos_mutex_unlock(&resolver->lock);
+    qos_proc_read(tid, qos_job_naming_wants(naming), &facts);
+    qos_mutex_lock(&resolver->lock);
+    unresolved = (QosUnresolved *)qos_resolver_queue_end(&resolver->queue, reading);
+    if (unresolved == NULL)
         return;
-    if (qos_namequeue_may_take(&namers->queue)) /* what waited for this one */
-        call_locked(namers);
-    qos_mutex_unlock(&namers->lock);
-    nameless->named(nameless, qos_callers_name(namers->callers, nameless->context, naming, &facts));
-    qos_mutex_lock(&namers->lock);
+    if (qos_resolver_queue_may_take(&resolver->queue)) /* what waited for this one */
+        call_locked(resolver);
+    qos_mutex_unlock(&resolver->lock);
+    unresolved->named(unresolved,
+                      qos_callers_name(resolver->callers, unresolved->context, naming, &facts));
+    qos_mutex_lock(&resolver->lock);
 }
 
-static void guess_locked(QosNamers *namers, QosNameless *nameless)
+static void guess_locked(QosResolver *resolver, QosUnresolved *unresolved)
 {
-    qos_mutex_unlock(&namers->lock);
-    nameless->named(nameless, qos_callers_guess(namers->callers, nameless->context));
-    qos_mutex_lock(&namers->lock);
+    qos_mutex_unlock(&resolver->lock);
+    unresolved->named(unresolved, qos_callers_guess(resolver->callers, unresolved->context));
+    qos_mutex_lock(&resolver->lock);
 }
 
 /* FALSE where there was nothing to do. */
-static gboolean serve_one_locked(QosNamers *namers)
+static gboolean serve_one_locked(QosResolver *resolver)
 {
-    QosNameReading reading;
+    QosResolverReading reading;
     gboolean is_late;
-    QosNameless *nameless =
-        (QosNameless *)qos_namequeue_take(&namers->queue, qos_gate_now(), &reading, &is_late);
+    QosUnresolved *unresolved = (QosUnresolved *)qos_resolver_queue_take(
+        &resolver->queue, qos_clock_now(), &reading, &is_late);
 
-    if (nameless == NULL)
+    if (unresolved == NULL)
         return FALSE;
-    call_if_needed_locked(namers);
+    call_if_needed_locked(resolver);
     if (is_late)
-        guess_locked(namers, nameless);
+        guess_locked(resolver, unresolved);
     else
-        read_locked(namers, nameless, &reading);
+        read_locked(resolver, unresolved, &reading);
     return TRUE;
 }
 
-static void watch_locked(QosNamers *namers)
+static void watch_locked(QosResolver *resolver)
 {
-    namers->has_watcher = TRUE;
-    namers->was_asked = FALSE;
-    qos_condition_wait_until(&namers->watch, &namers->lock, qos_gate_now() + WATCH_INTERVAL);
-    namers->has_watcher = FALSE;
+    resolver->has_watcher = TRUE;
+    resolver->was_asked = FALSE;
+    qos_condition_wait_until(&resolver->watch, &resolver->lock, qos_clock_now() + WATCH_INTERVAL);
+    resolver->has_watcher = FALSE;
 }
 
-static gboolean is_busy_locked(const QosNamers *namers)
+static gboolean is_busy_locked(const QosResolver *resolver)
 {
-    return namers->was_asked || namers->queue.waiting.length > 0 ||
-           namers->queue.reading.length > 0;
+    return resolver->was_asked || resolver->queue.waiting.length > 0 ||
+           resolver->queue.reading.length > 0;
 }
 
-static void destroy(QosNamers *namers)
+static void destroy(QosResolver *resolver)
 {
-    qos_namequeue_clear(&namers->queue);
-    pthread_cond_destroy(&namers->ended);
-    pthread_cond_destroy(&namers->watch);
-    pthread_cond_destroy(&namers->work);
-    qos_mutex_destroy(&namers->lock);
-    g_free(namers);
+    qos_resolver_queue_clear(&resolver->queue);
+    pthread_cond_destroy(&resolver->ended);
+    pthread_cond_destroy(&resolver->watch);
+    pthread_cond_destroy(&resolver->work);
+    qos_mutex_destroy(&resolver->lock);
+    g_free(resolver);
 }
 
 static void *name(void *arg)
 {
-    QosNamers *namers = arg;
+    QosResolver *resolver = arg;
     gboolean is_last;
 
-    pthread_setname_np(pthread_self(), "namer"); /* not that of the thread that started it */
-    qos_mutex_lock(&namers->lock);
-    while (!namers->is_stopping) {
-        if (serve_one_locked(namers))
+    pthread_setname_np(pthread_self(), "resolver"); /* not that of the thread that started it */
+    qos_mutex_lock(&resolver->lock);
+    while (!resolver->is_stopping) {
+        if (serve_one_locked(resolver))
             continue;
-        if (!namers->has_watcher && is_busy_locked(namers)) {
-            watch_locked(namers);
+        if (!resolver->has_watcher && is_busy_locked(resolver)) {
+            watch_locked(resolver);
             continue;
         }
-        if (namers->resting >= RESTING_MAX)
+        if (resolver->resting >= RESTING_MAX)
             break;
-        namers->resting++;
-        qos_condition_wait(&namers->work, &namers->lock);
-        namers->resting--;
+        resolver->resting++;
+        qos_condition_wait(&resolver->work, &resolver->lock);
+        resolver->resting--;
     }
-    namers->threads--;
-    pthread_cond_broadcast(&namers->ended);
-    is_last = namers->is_abandoned && namers->threads == 0;
-    qos_mutex_unlock(&namers->lock);
+    resolver->threads--;
+    pthread_cond_broadcast(&resolver->ended);
+    is_last = resolver->is_abandoned && resolver->threads == 0;
+    qos_mutex_unlock(&resolver->lock);
     if (is_last)
-        destroy(namers);
+        destroy(resolver);
     return NULL;
 }
 
 /* Any request, or NULL. */
-static QosNameless *take_any_locked(QosNamers *namers)
+static QosUnresolved *take_any_locked(QosResolver *resolver)
 {
-    QosNameReading reading; /* none begins, as all are late */
+    QosResolverReading reading; /* none begins, as all are late */
     gboolean is_late;
 
-    return (QosNameless *)qos_namequeue_take(&namers->queue, QOS_NEVER, &reading, &is_late);
+    return (QosUnresolved *)qos_resolver_queue_take(&resolver->queue, QOS_NEVER, &reading,
+                                                    &is_late);
 }
 
-void qos_namers_ask(QosNamers *namers, QosNameless *nameless)
+void qos_resolver_ask(QosResolver *resolver, QosUnresolved *unresolved)
 {
-    qos_mutex_lock(&namers->lock);
-    namers->was_asked = TRUE;
-    qos_namequeue_add(&namers->queue, &nameless->wait, nameless->context->uid, qos_gate_now());
+    qos_mutex_lock(&resolver->lock);
+    resolver->was_asked = TRUE;
+    qos_resolver_queue_add(&resolver->queue, &unresolved->wait, unresolved->context->uid,
+                           qos_clock_now());
     /* Without a thread it is alone there. */
-    nameless = call_if_needed_locked(namers) ? NULL : take_any_locked(namers);
-    qos_mutex_unlock(&namers->lock);
-    if (nameless != NULL)
-        nameless->named(nameless, qos_callers_guess(namers->callers, nameless->context));
+    unresolved = call_if_needed_locked(resolver) ? NULL : take_any_locked(resolver);
+    qos_mutex_unlock(&resolver->lock);
+    if (unresolved != NULL)
+        unresolved->named(unresolved, qos_callers_guess(resolver->callers, unresolved->context));
 }
 
-void qos_namers_stop(QosNamers *namers)
+void qos_resolver_stop(QosResolver *resolver)
 {
-    QosNameless *nameless;
+    QosUnresolved *unresolved;
 
-    if (namers == NULL)
+    if (resolver == NULL)
         return;
-    qos_mutex_lock(&namers->lock);
-    namers->is_stopping = TRUE;
-    pthread_cond_broadcast(&namers->work);
-    pthread_cond_broadcast(&namers->watch);
-    while ((nameless = take_any_locked(namers)) != NULL) {
-        qos_mutex_unlock(&namers->lock);
-        nameless->named(nameless, NULL);
-        qos_mutex_lock(&namers->lock);
+    qos_mutex_lock(&resolver->lock);
+    resolver->is_stopping = TRUE;
+    pthread_cond_broadcast(&resolver->work);
+    pthread_cond_broadcast(&resolver->watch);
+    while ((unresolved = take_any_locked(resolver)) != NULL) {
+        qos_mutex_unlock(&resolver->lock);
+        unresolved->named(unresolved, NULL);
+        qos_mutex_lock(&resolver->lock);
     }
-    while (namers->threads > namers->queue.reading.length)
-        qos_condition_wait(&namers->ended, &namers->lock);
-    qos_mutex_unlock(&namers->lock);
+    while (resolver->threads > resolver->queue.reading.length)
+        qos_condition_wait(&resolver->ended, &resolver->lock);
+    qos_mutex_unlock(&resolver->lock);
 }
 
-void qos_namers_free(QosNamers *namers)
+void qos_resolver_free(QosResolver *resolver)
 {
     gboolean is_in_use;
 
-    if (namers == NULL)
+    if (resolver == NULL)
         return;
-    qos_mutex_lock(&namers->lock);
-    is_in_use = namers->threads > 0; /* some still read */
-    namers->is_abandoned = is_in_use;
-    qos_mutex_unlock(&namers->lock);
+    qos_mutex_lock(&resolver->lock);
+    is_in_use = resolver->threads > 0; /* some still read */
+    resolver->is_abandoned = is_in_use;
+    qos_mutex_unlock(&resolver->lock);
     if (!is_in_use)
-        destroy(namers);
+        destroy(resolver);
 }

@@ -3,31 +3,31 @@
  */
 #include "fs/caller/resolver_queue.h"
 
-struct QosNameUser {
+struct QosResolverUser {
     guint32 uid;
-    GQueue waiting; /* of QosNameWait, the longest first */
+    GQueue waiting; /* of QosResolverWait, the longest first */
     guint reading;
     guint late;        /* of these */
     GList link;        /* in the ring, */
     gboolean has_turn; /* where the user is in it */
 };
 
-void qos_namequeue_init(QosNameQueue *queue)
+void qos_resolver_queue_init(QosResolverQueue *queue)
 {
-    *queue = (QosNameQueue){.users = g_hash_table_new_full(NULL, NULL, NULL, g_free)};
+    *queue = (QosResolverQueue){.users = g_hash_table_new_full(NULL, NULL, NULL, g_free)};
 }
 
-void qos_namequeue_clear(QosNameQueue *queue)
+void qos_resolver_queue_clear(QosResolverQueue *queue)
 {
     g_hash_table_unref(queue->users);
 }
 
-static QosNameUser *user_of(QosNameQueue *queue, guint32 uid)
+static QosResolverUser *user_of(QosResolverQueue *queue, guint32 uid)
 {
-    QosNameUser *user = g_hash_table_lookup(queue->users, GUINT_TO_POINTER(uid));
+    QosResolverUser *user = g_hash_table_lookup(queue->users, GUINT_TO_POINTER(uid));
 
     if (user == NULL) {
-        user = g_new0(QosNameUser, 1);
+        user = g_new0(QosResolverUser, 1);
         user->uid = uid;
         user->link.data = user;
         g_hash_table_insert(queue->users, GUINT_TO_POINTER(uid), user);
@@ -37,7 +37,7 @@ static QosNameUser *user_of(QosNameQueue *queue, guint32 uid)
 
 /* To be called when something of the user has changed: gives the user a turn, or takes it away. A
  * user without requests is forgotten. */
-static void settle(QosNameQueue *queue, QosNameUser *user)
+static void settle(QosResolverQueue *queue, QosResolverUser *user)
 {
     const gboolean is_full = user->reading >= QOS_NAMING_USER && user->late < user->reading;
     const gboolean has_turn = user->waiting.length > 0 && !is_full;
@@ -51,30 +51,32 @@ static void settle(QosNameQueue *queue, QosNameUser *user)
         g_hash_table_remove(queue->users, GUINT_TO_POINTER(user->uid));
 }
 
-void qos_namequeue_add(QosNameQueue *queue, QosNameWait *wait, guint32 uid, QosTime now)
+void qos_resolver_queue_add(QosResolverQueue *queue, QosResolverWait *wait, guint32 uid,
+                            QosTime now)
 {
-    QosNameUser *user = user_of(queue, uid);
+    QosResolverUser *user = user_of(queue, uid);
 
-    *wait = (QosNameWait){.since = now, .user = user, .link.data = wait, .user_link.data = wait};
+    *wait =
+        (QosResolverWait){.since = now, .user = user, .link.data = wait, .user_link.data = wait};
     g_queue_push_tail_link(&queue->waiting, &wait->link);
     g_queue_push_tail_link(&user->waiting, &wait->user_link);
     settle(queue, user);
 }
 
-static void stop_waiting(QosNameQueue *queue, QosNameWait *wait)
+static void stop_waiting(QosResolverQueue *queue, QosResolverWait *wait)
 {
     g_queue_unlink(&queue->waiting, &wait->link);
     g_queue_unlink(&wait->user->waiting, &wait->user_link);
 }
 
-static void begin(QosNameQueue *queue, QosNameWait *wait, QosNameReading *reading)
+static void begin(QosResolverQueue *queue, QosResolverWait *wait, QosResolverReading *reading)
 {
-    *reading = (QosNameReading){.wait = wait, .user = wait->user, .link.data = reading};
+    *reading = (QosResolverReading){.wait = wait, .user = wait->user, .link.data = reading};
     g_queue_push_tail_link(&queue->reading, &reading->link);
     wait->user->reading++;
 }
 
-QosNameWait *qos_namequeue_end(QosNameQueue *queue, QosNameReading *reading)
+QosResolverWait *qos_resolver_queue_end(QosResolverQueue *queue, QosResolverReading *reading)
 {
     g_queue_unlink(&queue->reading, &reading->link);
     reading->user->reading--;
@@ -88,17 +90,17 @@ QosNameWait *qos_namequeue_end(QosNameQueue *queue, QosNameReading *reading)
 
 /* --- the next turn --- */
 
-static gboolean is_late(const QosNameWait *wait, QosTime now)
+static gboolean is_late(const QosResolverWait *wait, QosTime now)
 {
     return wait != NULL && now - wait->since >= QOS_NAMING_TIME;
 }
 
-static QosNameWait *take_late(QosNameQueue *queue, QosTime now)
+static QosResolverWait *take_late(QosResolverQueue *queue, QosTime now)
 {
-    QosNameWait *wait = g_queue_peek_head(&queue->waiting);
+    QosResolverWait *wait = g_queue_peek_head(&queue->waiting);
 
     for (GList *link = queue->reading.head; link != NULL; link = link->next) {
-        QosNameReading *reading = link->data;
+        QosResolverReading *reading = link->data;
 
         if (is_late(reading->wait, now)) {
             wait = g_steal_pointer(&reading->wait);
@@ -115,7 +117,7 @@ static QosNameWait *take_late(QosNameQueue *queue, QosTime now)
     return wait;
 }
 
-gboolean qos_namequeue_may_take(const QosNameQueue *queue)
+gboolean qos_resolver_queue_may_take(const QosResolverQueue *queue)
 {
     const gboolean is_full =
         queue->reading.length >= QOS_NAMING_ALL && queue->late < queue->reading.length;
@@ -124,10 +126,11 @@ gboolean qos_namequeue_may_take(const QosNameQueue *queue)
 }
 
 /* As the next in the ring. Where so many are read as may be, these are all late. */
-static QosNameWait *take_next(QosNameQueue *queue, QosNameReading *reading, gboolean *ret_is_late)
+static QosResolverWait *take_next(QosResolverQueue *queue, QosResolverReading *reading,
+                                  gboolean *ret_is_late)
 {
-    QosNameUser *user = g_queue_pop_head_link(&queue->ring)->data;
-    QosNameWait *wait = g_queue_peek_head(&user->waiting);
+    QosResolverUser *user = g_queue_pop_head_link(&queue->ring)->data;
+    QosResolverWait *wait = g_queue_peek_head(&user->waiting);
 
     user->has_turn = FALSE;
     stop_waiting(queue, wait);
@@ -138,14 +141,14 @@ static QosNameWait *take_next(QosNameQueue *queue, QosNameReading *reading, gboo
     return wait;
 }
 
-QosNameWait *qos_namequeue_take(QosNameQueue *queue, QosTime now, QosNameReading *reading,
-                                gboolean *ret_is_late)
+QosResolverWait *qos_resolver_queue_take(QosResolverQueue *queue, QosTime now,
+                                         QosResolverReading *reading, gboolean *ret_is_late)
 {
-    QosNameWait *wait = take_late(queue, now);
+    QosResolverWait *wait = take_late(queue, now);
 
     if (wait != NULL)
         *ret_is_late = TRUE;
-    else if (qos_namequeue_may_take(queue))
+    else if (qos_resolver_queue_may_take(queue))
         wait = take_next(queue, reading, ret_is_late);
     return wait;
 }

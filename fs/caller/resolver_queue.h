@@ -24,40 +24,41 @@
 #define QOS_NAMING_USER 4
 #define QOS_NAMING_ALL  32
 
-typedef struct QosNameUser QosNameUser;
+typedef struct QosResolverUser QosResolverUser;
 
 /* What waits; the request embeds it. All but `since` is the queue's. */
 typedef struct {
     QosTime since;
-    QosNameUser *user;
+    QosResolverUser *user;
     GList link;      /* among all that wait */
     GList user_link; /* among the user's */
-} QosNameWait;
+} QosResolverWait;
 
 /* A request that is being read; the thread that reads embeds this. Written by the queue alone. */
 typedef struct {
-    QosNameWait *wait; /* NULL: it was late, and taken away */
-    QosNameUser *user;
+    QosResolverWait *wait; /* NULL: it was late, and taken away */
+    QosResolverUser *user;
     GList link;
-} QosNameReading;
+} QosResolverReading;
 
 typedef struct {
-    GHashTable *users; /* uid -> QosNameUser, owned: the users that have requests */
-    GQueue waiting;    /* of QosNameWait, the longest first */
-    GQueue reading;    /* of QosNameReading */
-    GQueue ring;       /* of QosNameUser, the next first */
+    GHashTable *users; /* uid -> QosResolverUser, owned: the users that have requests */
+    GQueue waiting;    /* of QosResolverWait, the longest first */
+    GQueue reading;    /* of QosResolverReading */
+    GQueue ring;       /* of QosResolverUser, the next first */
     guint late;        /* of those that are read */
-} QosNameQueue;
+} QosResolverQueue;
 
-void qos_namequeue_init(QosNameQueue *queue);
+void qos_resolver_queue_init(QosResolverQueue *queue);
 /* Requests that still wait are left alone. */
-void qos_namequeue_clear(QosNameQueue *queue);
-void qos_namequeue_add(QosNameQueue *queue, QosNameWait *wait, guint32 uid, QosTime now);
-/* Takes out a request. Either it is to be read, and is `reading` until qos_namequeue_end(), or it
- * is late, even if it is being read. NULL: there is none. At QOS_NEVER all are late. */
-QosNameWait *qos_namequeue_take(QosNameQueue *queue, QosTime now, QosNameReading *reading,
-                                gboolean *ret_is_late);
+void qos_resolver_queue_clear(QosResolverQueue *queue);
+void qos_resolver_queue_add(QosResolverQueue *queue, QosResolverWait *wait, guint32 uid,
+                            QosTime now);
+/* Takes out a request. Either it is to be read, and is `reading` until qos_resolver_queue_end(), or
+ * it is late, even if it is being read. NULL: there is none. At QOS_NEVER all are late. */
+QosResolverWait *qos_resolver_queue_take(QosResolverQueue *queue, QosTime now,
+                                         QosResolverReading *reading, gboolean *ret_is_late);
 /* TRUE where there is one to be taken that does not have to become late. */
-gboolean qos_namequeue_may_take(const QosNameQueue *queue);
+gboolean qos_resolver_queue_may_take(const QosResolverQueue *queue);
 /* It is read: gives it back, or NULL where it was taken away. */
-QosNameWait *qos_namequeue_end(QosNameQueue *queue, QosNameReading *reading);
+QosResolverWait *qos_resolver_queue_end(QosResolverQueue *queue, QosResolverReading *reading);

@@ -118,7 +118,7 @@ QosSignals qos_signals_of(pid_t thread)
 
 /* FALSE: the process has no such thread. *ret_stat has no texts. For /proc/TID/stat the kernel
  * would add up what all threads of the process did. */
-static gboolean read_stat(pid_t process, pid_t thread, QosProcessStat *ret_stat)
+static gboolean read_stat(pid_t process, pid_t thread, QosProcStat *ret_stat)
 {
     char path[48], text[1024];
     FILE *file;
@@ -129,7 +129,7 @@ static gboolean read_stat(pid_t process, pid_t thread, QosProcessStat *ret_stat)
         return FALSE;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
-    if (!qos_process_parse_stat(text, ret_stat))
+    if (!qos_proc_parse_stat(text, ret_stat))
         return FALSE;
     ret_stat->comm = ret_stat->rest = NULL;
     return TRUE;
@@ -138,7 +138,7 @@ static gboolean read_stat(pid_t process, pid_t thread, QosProcessStat *ret_stat)
 void qos_signals_process(pid_t thread, QosProcessId *ret_process)
 {
     Status status = {0};
-    QosProcessStat stat;
+    QosProcStat stat;
 
     *ret_process = (QosProcessId){0};
     if (thread == 0 || read_thread(thread, &status) != 0 ||
@@ -159,7 +159,7 @@ pid_t qos_signals_number_of(int descriptor)
 void qos_signals_process_of(int descriptor, QosProcessId *ret_process)
 {
     const pid_t process = qos_signals_number_of(descriptor);
-    QosProcessStat stat;
+    QosProcStat stat;
 
     *ret_process = (QosProcessId){0};
     /* Asked again: what was read may be another's that has its number now. */
@@ -172,7 +172,7 @@ void qos_signals_process_of(int descriptor, QosProcessId *ret_process)
 
 /* A fatal signal becomes a SIGKILL of each thread, which is taken as the thread begins to exit. A
  * process that exits by itself may be killed while it does. */
-static gboolean is_killed(pid_t thread, const QosProcessStat *stat)
+static gboolean is_killed(pid_t thread, const QosProcStat *stat)
 {
     if ((stat->pending & BIT(SIGKILL)) != 0 || stat->was_killed)
         return TRUE;
@@ -180,7 +180,7 @@ static gboolean is_killed(pid_t thread, const QosProcessStat *stat)
 }
 
 /* A thread that has ended leaves it to the others; the first one stays until all have. */
-static gboolean has_ended(const QosProcessStat *stat)
+static gboolean has_ended(const QosProcStat *stat)
 {
     return stat->state == 'Z' || stat->state == 'X';
 }
@@ -192,7 +192,7 @@ static gboolean are_all_killed(pid_t process)
     const struct dirent *entry;
     char path[32];
     DIR *threads;
-    QosProcessStat stat;
+    QosProcStat stat;
 
     g_snprintf(path, sizeof(path), "/proc/%d/task", (int)process);
     threads = opendir(path);
@@ -227,7 +227,7 @@ int qos_signals_open_thread(pid_t thread)
 
 int qos_signals_open(const QosProcessId *process)
 {
-    QosProcessStat stat;
+    QosProcStat stat;
     const int descriptor = (int)syscall(SYS_pidfd_open, process->pid, 0);
 
     if (descriptor < 0)
@@ -250,7 +250,7 @@ QosEnd qos_signals_end_of_gone(int descriptor)
 
 QosEnd qos_signals_end(const QosProcessId *process)
 {
-    QosProcessStat stat;
+    QosProcStat stat;
 
     if (!read_stat(process->pid, process->pid, &stat) || stat.start != process->start)
         return QOS_END_UNKNOWN;

@@ -14,7 +14,7 @@
 #include "fs/lockclient/address.h"
 #include "fs/store/local_fs.h"
 
-void qos_sharing_config_clear(QosSharingConfig *config)
+void qos_cluster_config_clear(QosClusterConfig *config)
 {
     g_clear_pointer(&config->server, g_free);
     g_clear_pointer(&config->ca, g_free);
@@ -91,9 +91,9 @@ static void drop(const QosResource *resource, const QosCredit *credit, gboolean 
 
     if (resource->type == QOS_RESOURCE_INODES)
         qos_coherence_forget(fs->coherence, resource, credit,
-                             is_wanted ? QOS_LOSS_WANTED : QOS_LOSS_SHRINK);
-    else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
-        qos_locks_drop(fs->locks, resource, credit);
+                             is_wanted ? QOS_RECALL_WANTED : QOS_RECALL_SHRINK);
+    else if (resource->type == QOS_RESOURCE_EXTENT && fs->filelocks != NULL)
+        qos_filelocks_drop(fs->filelocks, resource, credit);
     else
         qos_lockclient_release(fs->lockclient, resource, credit);
 }
@@ -103,7 +103,7 @@ static void wanted(const QosResource *resource, gpointer arg)
     const QosFs *fs = arg;
 
     if (resource->type == QOS_RESOURCE_INODES)
-        qos_coherence_hurry(fs->coherence, resource);
+        qos_coherence_make_urgent(fs->coherence, resource);
 }
 
 static void lost(const QosResource *resource, const QosCredit *credit, gpointer arg)
@@ -111,17 +111,17 @@ static void lost(const QosResource *resource, const QosCredit *credit, gpointer 
     QosFs *fs = arg;
 
     if (resource->type == QOS_RESOURCE_INODES)
-        qos_coherence_forget(fs->coherence, resource, credit, QOS_LOSS_LOST);
-    else if (resource->type == QOS_RESOURCE_EXTENT && fs->locks != NULL)
-        qos_locks_lost(fs->locks, resource);
+        qos_coherence_forget(fs->coherence, resource, credit, QOS_RECALL_LOST);
+    else if (resource->type == QOS_RESOURCE_EXTENT && fs->filelocks != NULL)
+        qos_filelocks_lost(fs->filelocks, resource);
 }
 
 static void changed(gboolean is_up, gpointer arg)
 {
     const QosFs *fs = arg;
 
-    if (fs->locks != NULL)
-        qos_locks_changed(fs->locks, is_up);
+    if (fs->filelocks != NULL)
+        qos_filelocks_changed(fs->filelocks, is_up);
     if (is_up)
         g_info("%s: what is cached is valid on all mounts", fs->mountpoint);
     else
@@ -132,16 +132,16 @@ static void deadlocked(guint64 wait, gpointer arg)
 {
     const QosFs *fs = arg;
 
-    if (fs->locks != NULL)
-        qos_locks_deadlocked(fs->locks, wait);
+    if (fs->filelocks != NULL)
+        qos_filelocks_deadlocked(fs->filelocks, wait);
 }
 
 /* --- beginning --- */
 
-gboolean qos_sharing_check(const char *source, const QosSharingConfig *config, GError **error)
+gboolean qos_cluster_check(const char *source, const QosClusterConfig *config, GError **error)
 {
-    const QosLocklinkConfig link = {config->server, config->ca, config->certificate, config->key,
-                                    config->munged};
+    const QosLinkConfig link = {config->server, config->ca, config->certificate, config->key,
+                                config->munged};
     g_autofree char *store = NULL;
     QosLockaddress address;
     gboolean good;
@@ -156,7 +156,7 @@ gboolean qos_sharing_check(const char *source, const QosSharingConfig *config, G
     return good;
 }
 
-QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
+QosLockclient *qos_cluster_start(QosFs *fs, QosDb *db, const QosClusterConfig *config,
                                  GError **error)
 {
     g_autofree char *store = name_store(fs->source, config->store, error);

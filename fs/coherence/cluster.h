@@ -11,26 +11,26 @@
 
 /* How far fcntl and flock locks reach (docs/design/filelocks.md). */
 typedef enum {
-    QOS_SHARING_LOCKS_CLUSTER, /* all mounts of the store */
-    QOS_SHARING_LOCKS_LOCAL,   /* the processes of this mount: the kernel keeps them by itself */
-} QosSharingLocks;
+    QOS_CLUSTER_LOCKS_CLUSTER, /* all mounts of the store */
+    QOS_CLUSTER_LOCKS_LOCAL,   /* the processes of this mount: the kernel keeps them by itself */
+} QosClusterLocks;
 
 /* As the options have them; `server` NULL: the mount is alone. */
 typedef struct {
     char *server;
-    QosSharingLocks locks;
+    QosClusterLocks locks;
     gboolean has_locks; /* it was given */
     char *ca, *certificate, *key;
     char *munged;
     char *store; /* NULL: named by its type and its file system's id */
-} QosSharingConfig;
+} QosClusterConfig;
 
-void qos_sharing_config_clear(QosSharingConfig *config);
+void qos_cluster_config_clear(QosClusterConfig *config);
 
 /* FALSE with an error (QOS_ERROR) where it can never work: before there is a database. */
-gboolean qos_sharing_check(const char *source, const QosSharingConfig *config, GError **error);
+gboolean qos_cluster_check(const char *source, const QosClusterConfig *config, GError **error);
 /* Begins, after the daemon's fork, and before requests come; `fs->source` and `fs->mountpoint` are
  * known. NULL with an error (QOS_ERROR) where that can never work; a server that is away is not
  * one. The end is qos_lockclient_free(), when no request is left. */
-QosLockclient *qos_sharing_start(QosFs *fs, QosDb *db, const QosSharingConfig *config,
+QosLockclient *qos_cluster_start(QosFs *fs, QosDb *db, const QosClusterConfig *config,
                                  GError **error);

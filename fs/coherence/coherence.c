@@ -57,7 +57,7 @@ static Needs needs_of(const QosOp *op)
 }
 
 /* FALSE: nothing is to be taken, tried or looked at later. */
-static gboolean needs_claim(const QosOp *op, Needs needs)
+static gboolean needs_credits(const QosOp *op, Needs needs)
 {
     return needs.node != NOTHING || needs.other != NOTHING ||
            op->entry.request.opcode == QOS_OP_OPEN || asks_of_root(op) || qos_op_locks_pages(op);
@@ -68,16 +68,16 @@ static gboolean needs_claim(const QosOp *op, Needs needs)
 static gboolean find_number(const QosOp *op, fuse_ino_t node, guint64 *ret_number,
                             gboolean *ret_may_cache)
 {
-    const QosLoan *loan = qos_coherence_loan(op, node);
+    const QosInodeRef *ref = qos_coherence_ref(op, node);
 
-    return loan != NULL ? qos_loan_number(loan, ret_number, ret_may_cache)
-                        : qos_inodes_number(op->fs->inodes, node, ret_number, ret_may_cache);
+    return ref != NULL ? qos_inode_ref_number(ref, ret_number, ret_may_cache)
+                       : qos_inodes_number(op->fs->inodes, node, ret_number, ret_may_cache);
 }
 
 static void add(const QosOp *op, guint64 number, gboolean may_cache, Need need)
 {
     if (may_cache || need == CHANGES)
-        qos_claim_add(op->coherence.claim, number, need == CHANGES);
+        qos_op_credits_add(op->coherence.credits, number, need == CHANGES);
 }
 
 static void add_nodes(QosOp *op, Needs needs)
@@ -103,10 +103,11 @@ static void note_lists(const QosOp *op)
     gboolean was_late = FALSE;
 
     if (opcode != QOS_OP_READ && opcode != QOS_OP_WRITE)
-        was_late = qos_lists_note_arrived(coherence->lists, fuse_req_ctx(op->fuse)->pid, NULL);
+        was_late =
+            qos_readdirplus_note_arrived(coherence->readdirplus, fuse_req_ctx(op->fuse)->pid, NULL);
     if (opcode == QOS_OP_READDIR || opcode == QOS_OP_CLOSEDIR)
-        was_late |= qos_lists_note_arrived(coherence->lists, g_atomic_int_get(&op->handle->reader),
-                                           op->handle);
+        was_late |= qos_readdirplus_note_arrived(
+            coherence->readdirplus, g_atomic_int_get(&op->open_file->reader), op->open_file);
     if (was_late)
         qos_invalidator_outdate_names(coherence->invalidator);
 }
@@ -114,7 +115,7 @@ static void note_lists(const QosOp *op)
 /* Whether pages of the file are being dropped: a READ that fills some must not wait. */
 static gboolean is_dropping(const QosFs *fs, fuse_ino_t ino)
 {
-    return qos_pages_are_old(fs->coherence->pages, ino);
+    return qos_pages_are_stale(fs->coherence->pages, ino);
 }
 
 /* Until it is answered, others look at the file of which the kernel has pages locked for it. */
@@ -125,27 +126,27 @@ static void enter(QosOp *op)
     if (op->fs->coherence == NULL)
         return;
     note_lists(op);
-    if (op->handle != NULL)
-        qos_handle_note_use(op->handle);
+    if (op->open_file != NULL)
+        qos_open_file_note_use(op->open_file);
     if (!qos_op_locks_pages(op))
         return;
-    op->answers_first = TRUE;
-    qos_old_pages_begin(op, op->fs->coherence->pages);
+    op->replies_first = TRUE;
+    qos_stale_pages_begin(op, op->fs->coherence->pages);
     if (request->fills_cache && is_dropping(op->fs, op->node))
         request->holds_lock = TRUE;
 }
 
 /* FALSE: it needs none. */
-static gboolean begin_claim(QosOp *op)
+static gboolean begin_credits(QosOp *op)
 {
     const QosCoherence *coherence = op->fs->coherence;
     const Needs needs = needs_of(op);
 
     qos_invalidator_confirm(coherence->invalidator, op->node);
-    if (!needs_claim(op, needs))
+    if (!needs_credits(op, needs))
         return FALSE;
     op->coherence.names_epoch = qos_namecache_epoch(coherence->names);
-    op->coherence.claim = qos_claim_new(coherence->claims);
+    op->coherence.credits = qos_op_credits_new(coherence->credit_waiters);
     op->coherence.is_change = needs_of_opcode[op->entry.request.opcode].node == CHANGES;
     add_nodes(op, needs);
     return TRUE;
@@ -155,7 +156,7 @@ static gboolean begin_claim(QosOp *op)
 static gboolean is_made(const QosOp *op)
 {
     return op->entry.request.is_stored ||
-           (op->coherence.claim != NULL && qos_claim_is_settling(op->coherence.claim));
+           (op->coherence.credits != NULL && qos_op_credits_is_settling(op->coherence.credits));
 }
 
 /* A drop waits for the pages that a READ has locked, and a credit may wait for the drop. So while
@@ -170,7 +171,7 @@ static gboolean withdraw_from_pages(QosOp *op)
 {
     if (!qos_pages_withdraw(op->fs->coherence->pages, op->node, &op->entry))
         return FALSE;
-    qos_claim_fail(op->coherence.claim, -EINTR);
+    qos_op_credits_fail(op->coherence.credits, -EINTR);
     qos_gate_resume(op->fs->gate, &op->entry);
     return TRUE;
 }
@@ -178,47 +179,49 @@ static gboolean withdraw_from_pages(QosOp *op)
 static gboolean serve(QosOp *op)
 {
     QosCoherence *coherence = op->fs->coherence;
-    const gboolean is_new = op->coherence.claim == NULL;
+    const gboolean is_new = op->coherence.credits == NULL;
 
-    if (coherence == NULL || is_made(op) || (is_new && !begin_claim(op)))
+    if (coherence == NULL || is_made(op) || (is_new && !begin_credits(op)))
         return TRUE;
     if (is_new && !may_wait(op))
-        qos_claim_take_here(op);
-    else if (!qos_claim_take(op))
+        qos_op_credits_take_here(op);
+    else if (!qos_op_credits_take(op))
         return FALSE;
-    if (op->entry.request.opcode == QOS_OP_GETATTR && qos_claim_error(op->coherence.claim) == 0 &&
-        qos_old_pages_hold(op, coherence->pages)) {
+    if (op->entry.request.opcode == QOS_OP_GETATTR &&
+        qos_op_credits_error(op->coherence.credits) == 0 &&
+        qos_stale_pages_hold(op, coherence->pages)) {
         /* The thread that drops them may wait for other requests, which may wait for our credit. */
-        qos_claim_put(op->coherence.claim);
+        qos_op_credits_put(op->coherence.credits);
         qos_op_pause(op, withdraw_from_pages);
         if (qos_pages_await(coherence->pages, op->node, fuse_req_ctx(op->fuse)->pid, &op->entry))
             return FALSE;
         return serve(op);
     }
     if (qos_op_locks_pages(op))
-        qos_old_pages_enter(op, coherence->pages, qos_claim_is_whole(op->coherence.claim));
+        qos_stale_pages_enter(op, coherence->pages, qos_op_credits_is_whole(op->coherence.credits));
     return TRUE;
 }
 
 static gboolean settle(QosOp *op)
 {
-    if (op->coherence.claim == NULL)
+    if (op->coherence.credits == NULL)
         return TRUE;
-    if (!qos_claim_is_settling(op->coherence.claim) && qos_op_locks_pages(op))
-        qos_old_pages_settle(op, op->fs->coherence->pages,
-                             qos_claim_stayed_whole(op->coherence.claim));
-    if (op->entry.request.opcode == QOS_OP_READDIR && !qos_claim_stayed_whole(op->coherence.claim))
-        qos_lists_note_late(op->fs->coherence->lists, op->node);
-    return qos_claim_settle(op);
+    if (!qos_op_credits_is_settling(op->coherence.credits) && qos_op_locks_pages(op))
+        qos_stale_pages_settle(op, op->fs->coherence->pages,
+                               qos_op_credits_stayed_whole(op->coherence.credits));
+    if (op->entry.request.opcode == QOS_OP_READDIR &&
+        !qos_op_credits_stayed_whole(op->coherence.credits))
+        qos_readdirplus_note_overdue(op->fs->coherence->readdirplus, op->node);
+    return qos_op_credits_settle(op);
 }
 
 static gboolean begin_early(QosOp *op)
 {
-    if (op->fs->coherence == NULL || !begin_claim(op))
+    if (op->fs->coherence == NULL || !begin_credits(op))
         return TRUE;
-    if (!qos_old_pages_follow(op) && qos_claim_take_here(op))
+    if (!qos_stale_pages_may_follow(op) && qos_op_credits_take_here(op))
         return TRUE;
-    g_clear_pointer(&op->coherence.claim, qos_claim_free);
+    g_clear_pointer(&op->coherence.credits, qos_op_credits_free);
     return FALSE;
 }
 
@@ -227,37 +230,37 @@ static gboolean begin_early(QosOp *op)
 static void end_early(QosOp *op, gboolean is_made)
 {
     const gboolean is_covered =
-        op->coherence.claim != NULL && qos_claim_stayed_whole(op->coherence.claim);
+        op->coherence.credits != NULL && qos_op_credits_stayed_whole(op->coherence.credits);
 
-    if (op->coherence.claim == NULL)
+    if (op->coherence.credits == NULL)
         return;
     if (is_made && qos_op_locks_pages(op))
-        qos_old_pages_settle(op, op->fs->coherence->pages, is_covered);
+        qos_stale_pages_settle(op, op->fs->coherence->pages, is_covered);
     if (is_made) /* attributes alone: the kernel waits for no page, nor for a lock */
         fuse_lowlevel_notify_inval_inode(op->fs->session, op->node, -1, 0);
-    if (is_made && (!is_covered || qos_claim_is_awaited(op)))
-        qos_claim_settle_later(op->coherence.claim);
+    if (is_made && (!is_covered || qos_op_credits_is_awaited(op)))
+        qos_op_credits_settle_later(op->coherence.credits);
     else
-        g_clear_pointer(&op->coherence.claim, qos_claim_free);
+        g_clear_pointer(&op->coherence.credits, qos_op_credits_free);
 }
 
 static int call(QosOp *op)
 {
-    QosClaim *claim = op->coherence.claim;
-    const int error = claim != NULL ? qos_claim_error(claim) : 0;
+    QosOpCredits *credits = op->coherence.credits;
+    const int error = credits != NULL ? qos_op_credits_error(credits) : 0;
 
-    if (claim == NULL || error != 0)
+    if (credits == NULL || error != 0)
         return error;
     if (op->entry.request.opcode == QOS_OP_READDIR && op->node != 0)
         op->coherence.keeps_list = qos_coherence_begin_list(op);
     qos_coherence_drop_names(op); /* of a call that was refused */
-    qos_claim_touch_none(claim);
+    qos_op_credits_changed_nothing(credits);
     return qos_coherence_begin_names(op);
 }
 
 static void called(QosOp *op)
 {
-    if (op->coherence.claim != NULL)
+    if (op->coherence.credits != NULL)
         qos_coherence_end_names(op);
 }
 
@@ -266,8 +269,8 @@ static void leave(QosOp *op)
     if (op->fs->coherence == NULL)
         return;
     if (qos_op_locks_pages(op))
-        qos_old_pages_leave(op, op->fs->coherence->pages);
-    g_clear_pointer(&op->coherence.claim, qos_claim_free);
+        qos_stale_pages_leave(op, op->fs->coherence->pages);
+    g_clear_pointer(&op->coherence.credits, qos_op_credits_free);
 }
 
 /* --- lists --- */
@@ -291,14 +294,14 @@ static void listed(QosOp *op, int error, const struct stat *stat)
 /* --- life --- */
 
 void qos_coherence_forget(QosCoherence *coherence, const QosResource *resource,
-                          const QosCredit *credit, QosLossKind kind)
+                          const QosCredit *credit, QosRecallKind kind)
 {
     qos_invalidator_forget(coherence->invalidator, resource, credit, kind);
 }
 
-void qos_coherence_hurry(QosCoherence *coherence, const QosResource *resource)
+void qos_coherence_make_urgent(QosCoherence *coherence, const QosResource *resource)
 {
-    qos_invalidator_hurry(coherence->invalidator, resource);
+    qos_invalidator_make_urgent(coherence->invalidator, resource);
 }
 
 QosCoherence *qos_coherence_new(const QosFs *fs)
@@ -306,14 +309,14 @@ QosCoherence *qos_coherence_new(const QosFs *fs)
     QosCoherence *coherence = g_new0(QosCoherence, 1);
 
     coherence->fs = fs;
-    coherence->claims = qos_claims_new(fs->lockclient, fs->gate);
-    coherence->lists = qos_lists_new();
+    coherence->credit_waiters = qos_credit_waiters_new(fs->lockclient, fs->gate);
+    coherence->readdirplus = qos_readdirplus_new();
     coherence->names = qos_namecache_new();
     qos_mutex_init(&coherence->names_lock, QOS_MUTEX_COHERENCE);
-    coherence->pages = qos_pages_new(fs->session, fs->gate, fs->inodes, qos_gate_now);
+    coherence->pages = qos_pages_new(fs->session, fs->gate, fs->inodes, qos_clock_now);
     if (coherence->pages != NULL)
         coherence->invalidator =
-            qos_invalidator_new(fs, coherence->pages, coherence->lists, coherence->names);
+            qos_invalidator_new(fs, coherence->pages, coherence->readdirplus, coherence->names);
     if (coherence->invalidator != NULL)
         return coherence;
     qos_coherence_free(coherence);
@@ -337,7 +340,7 @@ void qos_coherence_stop(QosCoherence *coherence)
     if (coherence == NULL)
         return;
     qos_pages_stop(coherence->pages);
-    qos_claims_stop(coherence->claims);
+    qos_credit_waiters_stop(coherence->credit_waiters);
     qos_invalidator_stop(coherence->invalidator);
 }
 
@@ -347,8 +350,8 @@ void qos_coherence_free(QosCoherence *coherence)
         return;
     qos_invalidator_free(coherence->invalidator);
     qos_pages_free(coherence->pages);
-    qos_lists_free(coherence->lists);
-    qos_claims_free(coherence->claims);
+    qos_readdirplus_free(coherence->readdirplus);
+    qos_credit_waiters_free(coherence->credit_waiters);
     qos_mutex_destroy(&coherence->names_lock);
     qos_namecache_free(coherence->names);
     g_free(coherence);

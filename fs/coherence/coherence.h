@@ -65,8 +65,8 @@ void qos_coherence_free(QosCoherence *coherence);
 
 /* As `drop`, `lost` and `wanted` in QosLockclientConfig, of the resources of inodes. */
 void qos_coherence_forget(QosCoherence *coherence, const QosResource *resource,
-                          const QosCredit *credit, QosLossKind kind);
-void qos_coherence_hurry(QosCoherence *coherence, const QosResource *resource);
+                          const QosCredit *credit, QosRecallKind kind);
+void qos_coherence_make_urgent(QosCoherence *coherence, const QosResource *resource);
 
 /* Also without a lock server. */
 extern const QosHooks qos_coherence_hooks;

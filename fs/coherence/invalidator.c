@@ -42,7 +42,7 @@ typedef struct {
 struct QosInvalidator {
     const QosFs *fs;
     QosPages *pages;
-    QosLists *lists;
+    QosReaddirplus *readdirplus;
     QosNamecache *names;
     QosServiceThread thread;
     GArray *known; /* the thread's: QosKnownInode */
@@ -50,7 +50,7 @@ struct QosInvalidator {
     gboolean has_epochs;
     gint doubt_count; /* atomic */
     QosMutex lock;    /* everything below */
-    QosLosses losses;
+    QosRecallQueue queue;
     GHashTable *doubts;  /* of Doubt */
     GHashTable *regains; /* of Regain */
 };
@@ -67,7 +67,7 @@ static void doubt(QosInvalidator *invalidator, fuse_ino_t ino)
 {
     Doubt *one = g_new(Doubt, 1);
 
-    *one = (Doubt){.ino = ino, .next = qos_gate_now() + DOUBT_FIRST, .pause = DOUBT_FIRST};
+    *one = (Doubt){.ino = ino, .next = qos_clock_now() + DOUBT_FIRST, .pause = DOUBT_FIRST};
     qos_mutex_lock(&invalidator->lock);
     g_hash_table_replace(invalidator->doubts, one, one);
     g_atomic_int_set(&invalidator->doubt_count, (gint)g_hash_table_size(invalidator->doubts));
@@ -116,7 +116,7 @@ static void settle_doubt_locked(QosInvalidator *invalidator, fuse_ino_t ino, gbo
     if (one == NULL)
         return;
     one->pause *= 2;
-    one->next = qos_gate_now() + one->pause;
+    one->next = qos_clock_now() + one->pause;
     if (is_known || one->pause > DOUBT_LAST ||
         !qos_inodes_is_known(invalidator->fs->inodes, one->ino))
         g_hash_table_remove(invalidator->doubts, &key);
@@ -128,7 +128,7 @@ static void settle_doubt_locked(QosInvalidator *invalidator, fuse_ino_t ino, gbo
 static QosTime tell_again_locked(QosInvalidator *invalidator)
 {
     QosTime next;
-    g_autoptr(GArray) due = due_doubts_locked(invalidator, qos_gate_now(), &next);
+    g_autoptr(GArray) due = due_doubts_locked(invalidator, qos_clock_now(), &next);
 
     for (guint i = 0; i < due->len; i++) {
         fuse_ino_t ino = g_array_index(due, fuse_ino_t, i);
@@ -142,7 +142,7 @@ static QosTime tell_again_locked(QosInvalidator *invalidator)
     return next;
 }
 
-/* --- losses --- */
+/* --- recalls --- */
 
 /* FALSE: the kernel has yet to come to a reply that tells of it, and will believe that. */
 static gboolean tell_known(QosInvalidator *invalidator, const QosKnownInode *inode)
@@ -150,7 +150,7 @@ static gboolean tell_known(QosInvalidator *invalidator, const QosKnownInode *ino
     QosInodes *inodes = invalidator->fs->inodes;
 
     if (qos_inodes_is_on_its_way(inodes, inode->id) ||
-        (inode->is_directory && qos_lists_are_on_their_way(invalidator->lists, inode->id)))
+        (inode->is_directory && qos_readdirplus_is_in_flight(invalidator->readdirplus, inode->id)))
         return FALSE;
     return tell(invalidator, inode->id) || !qos_inodes_is_known(inodes, inode->id);
 }
@@ -171,7 +171,7 @@ static void end_way(QosInvalidator *invalidator, const QosKnownInode *inode)
     if (qos_inodes_end_way(invalidator->fs->inodes, inode->id))
         doubt(invalidator, inode->id);
     if (inode->is_directory)
-        qos_lists_note_late(invalidator->lists, inode->id);
+        qos_readdirplus_note_overdue(invalidator->readdirplus, inode->id);
 }
 
 /* Waits for the inodes that are left in `known`. Either a reply is on its way, from which the
@@ -179,16 +179,16 @@ static void end_way(QosInvalidator *invalidator, const QosKnownInode *inode)
  * two shows soon. */
 static void await_known(QosInvalidator *invalidator, GArray *known)
 {
-    const QosTime begun = qos_gate_now();
+    const QosTime begun = qos_clock_now();
     QosTime pause = AWAIT_FIRST;
 
-    while (known->len > 0 && qos_gate_now() < begun + AWAIT_MAX) {
+    while (known->len > 0 && qos_clock_now() < begun + AWAIT_MAX) {
         g_usleep((gulong)(pause / QOS_MICROSECOND));
         pause = MIN(2 * pause, AWAIT_LAST);
         for (guint i = known->len; i > 0; i--) {
             const QosKnownInode *inode = &g_array_index(known, QosKnownInode, i - 1);
 
-            if (qos_gate_now() >= begun + AWAIT_USE)
+            if (qos_clock_now() >= begun + AWAIT_USE)
                 end_way(invalidator, inode);
             if (tell_known(invalidator, inode))
                 g_array_remove_index_fast(known, i - 1);
@@ -198,18 +198,18 @@ static void await_known(QosInvalidator *invalidator, GArray *known)
         doubt(invalidator, g_array_index(known, QosKnownInode, i).id);
 }
 
-/* Lists the known inodes that `loss` covers. FALSE: nothing need be forgotten, because the other
+/* Lists the known inodes that `recall` covers. FALSE: nothing need be forgotten, because the other
  * mount only reads. */
-static gboolean list_known(QosInvalidator *invalidator, const QosLoss *loss)
+static gboolean list_known(QosInvalidator *invalidator, const QosRecall *recall)
 {
     const guint group = qos_lockclient_group(invalidator->fs->lockclient);
-    const guint64 base = qos_inode_group_start(&loss->resource, group);
+    const guint64 base = qos_inode_group_start(&recall->resource, group);
     gboolean is_any = FALSE;
 
-    for (guint i = 0; i < loss->credit.count; i++) {
-        const QosSpan *span = &loss->credit.spans[i];
+    for (guint i = 0; i < recall->credit.count; i++) {
+        const QosSpan *span = &recall->credit.spans[i];
 
-        if ((loss->kind != QOS_LOSS_LOST && !span->writes) || span->first >= group)
+        if ((recall->kind != QOS_RECALL_LOST && !span->writes) || span->first >= group)
             continue;
         is_any = TRUE;
         qos_inodes_list(invalidator->fs->inodes, base + span->first,
@@ -220,35 +220,35 @@ static gboolean list_known(QosInvalidator *invalidator, const QosLoss *loss)
 
 /* A directory is worth as much as all that is in it. If there is one among the inodes known from
  * `first` on, and the credit may stay, it stays, and nothing is forgotten. */
-static void spare(QosInvalidator *invalidator, QosLoss *loss, guint first)
+static void spare(QosInvalidator *invalidator, QosRecall *recall, guint first)
 {
     const QosFs *fs = invalidator->fs;
     gboolean has_names = FALSE;
 
     for (guint i = first; i < invalidator->known->len; i++)
         has_names |= g_array_index(invalidator->known, QosKnownInode, i).is_directory;
-    loss->is_spared =
-        has_names && loss->kind != QOS_LOSS_LOST &&
-        qos_lockclient_spare(fs->lockclient, &loss->resource, qos_inodes_by_directory(fs->inodes));
-    if (loss->is_spared)
+    recall->is_spared = has_names && recall->kind != QOS_RECALL_LOST &&
+                        qos_lockclient_spare(fs->lockclient, &recall->resource,
+                                             qos_inodes_by_directory(fs->inodes));
+    if (recall->is_spared)
         g_array_set_size(invalidator->known, first);
 }
 
 /* Open files stay that no other mount wants, but that would go along (fs/lockengine/recall.h). If
  * one were forgotten while a READ of it is under way, the kernel would take no size from the answer
  * (docs/design/coherence.md). */
-static void keep_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
+static void keep_open(QosInvalidator *invalidator, const QosRecall *recall, guint first)
 {
     const QosFs *fs = invalidator->fs;
     const guint group = qos_lockclient_group(fs->lockclient);
 
-    for (guint i = invalidator->known->len; i > first && loss->kind == QOS_LOSS_WANTED; i--) {
+    for (guint i = invalidator->known->len; i > first && recall->kind == QOS_RECALL_WANTED; i--) {
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i - 1);
         QosResource resource;
         QosSpan span;
         const QosCredit credit = qos_inode_credit(inode->number, group, TRUE, &resource, &span);
 
-        if (inode->is_on_loan && qos_lockclient_keep(fs->lockclient, &resource, &credit))
+        if (inode->is_referenced && qos_lockclient_keep(fs->lockclient, &resource, &credit))
             g_array_remove_index_fast(invalidator->known, i - 1);
     }
 }
@@ -307,12 +307,12 @@ static void ask_for_open(QosInvalidator *invalidator)
 
 /* Notes which of the wanted inodes, from `first` on, are open here. Programs may map, send or copy
  * such a file without a request from the kernel, so the kernel must know its size. */
-static void note_open(QosInvalidator *invalidator, const QosLoss *loss, guint first)
+static void note_open(QosInvalidator *invalidator, const QosRecall *recall, guint first)
 {
-    for (guint i = first; i < invalidator->known->len && loss->kind == QOS_LOSS_WANTED; i++) {
+    for (guint i = first; i < invalidator->known->len && recall->kind == QOS_RECALL_WANTED; i++) {
         const QosKnownInode *inode = &g_array_index(invalidator->known, QosKnownInode, i);
 
-        if (inode->is_directory || !inode->is_on_loan)
+        if (inode->is_directory || !inode->is_referenced)
             continue;
         qos_pages_push_size(invalidator->pages, inode->id);
         g_array_append_val(invalidator->open, *inode);
@@ -335,31 +335,31 @@ static gboolean take_back_regains(QosInvalidator *invalidator)
     return is_any;
 }
 
-static void release(QosInvalidator *invalidator, const GArray *losses)
+static void release(QosInvalidator *invalidator, const GArray *recalls)
 {
-    for (guint i = 0; i < losses->len; i++) {
-        const QosLoss *loss = &g_array_index(losses, QosLoss, i);
+    for (guint i = 0; i < recalls->len; i++) {
+        const QosRecall *recall = &g_array_index(recalls, QosRecall, i);
 
-        if (loss->kind != QOS_LOSS_LOST && !loss->is_spared)
-            qos_lockclient_release(invalidator->fs->lockclient, &loss->resource, &loss->credit);
+        if (recall->kind != QOS_RECALL_LOST && !recall->is_spared)
+            qos_lockclient_release(invalidator->fs->lockclient, &recall->resource, &recall->credit);
     }
 }
 
 /* All that is urgent together, so that the epoch is raised once for it. */
-static void forget(QosInvalidator *invalidator, GArray *losses)
+static void forget(QosInvalidator *invalidator, GArray *recalls)
 {
     gboolean has_names = FALSE, has_pages = FALSE, is_any = FALSE;
 
     g_array_set_size(invalidator->known, 0);
-    for (guint i = 0; i < losses->len; i++) {
-        QosLoss *loss = &g_array_index(losses, QosLoss, i);
+    for (guint i = 0; i < recalls->len; i++) {
+        QosRecall *recall = &g_array_index(recalls, QosRecall, i);
         const guint first = invalidator->known->len;
 
-        const gboolean is_more = list_known(invalidator, loss);
-        spare(invalidator, loss, first);
-        keep_open(invalidator, loss, first);
-        note_open(invalidator, loss, first);
-        is_any |= is_more && !loss->is_spared;
+        const gboolean is_more = list_known(invalidator, recall);
+        spare(invalidator, recall, first);
+        keep_open(invalidator, recall, first);
+        note_open(invalidator, recall, first);
+        is_any |= is_more && !recall->is_spared;
     }
     if (is_any) /* also of folders that the kernel does not know any more */
         qos_namecache_outdate(invalidator->names);
@@ -377,22 +377,22 @@ static void forget(QosInvalidator *invalidator, GArray *losses)
     if (has_pages || invalidator->open->len > 0)
         qos_pages_await_told(invalidator->pages);
     ask_for_open(invalidator);
-    release(invalidator, losses);
+    release(invalidator, recalls);
 }
 
 void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
-                            const QosCredit *credit, QosLossKind kind)
+                            const QosCredit *credit, QosRecallKind kind)
 {
     qos_mutex_lock(&invalidator->lock);
-    qos_losses_add(&invalidator->losses, resource, credit, kind);
+    qos_recall_queue_add(&invalidator->queue, resource, credit, kind);
     qos_service_thread_wake_locked(&invalidator->thread);
     qos_mutex_unlock(&invalidator->lock);
 }
 
-void qos_invalidator_hurry(QosInvalidator *invalidator, const QosResource *resource)
+void qos_invalidator_make_urgent(QosInvalidator *invalidator, const QosResource *resource)
 {
     qos_mutex_lock(&invalidator->lock);
-    qos_losses_hurry(&invalidator->losses, resource);
+    qos_recall_queue_make_urgent(&invalidator->queue, resource);
     qos_mutex_unlock(&invalidator->lock);
 }
 
@@ -417,20 +417,20 @@ gboolean qos_invalidator_forgets_names(const QosInvalidator *invalidator)
 static QosTime work(gpointer data)
 {
     QosInvalidator *invalidator = data;
-    GArray *losses = qos_losses_take(&invalidator->losses);
+    GArray *recalls = qos_recall_queue_take(&invalidator->queue);
 
-    if (losses == NULL)
+    if (recalls == NULL)
         return tell_again_locked(invalidator);
     qos_mutex_unlock(&invalidator->lock);
-    forget(invalidator, losses);
-    qos_losses_free(losses);
+    forget(invalidator, recalls);
+    qos_recall_queue_free(recalls);
     qos_mutex_lock(&invalidator->lock);
     return 0;
 }
 
 static void clear(QosInvalidator *invalidator)
 {
-    qos_losses_clear(&invalidator->losses);
+    qos_recall_queue_clear(&invalidator->queue);
     g_array_unref(invalidator->known);
     g_array_unref(invalidator->open);
     g_hash_table_unref(invalidator->regains);
@@ -439,19 +439,19 @@ static void clear(QosInvalidator *invalidator)
     g_free(invalidator);
 }
 
-QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists,
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosReaddirplus *readdirplus,
                                     QosNamecache *names)
 {
     QosInvalidator *invalidator = g_new0(QosInvalidator, 1);
 
     invalidator->fs = fs;
     invalidator->pages = pages;
-    invalidator->lists = lists;
+    invalidator->readdirplus = readdirplus;
     invalidator->names = names;
     invalidator->known = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
     invalidator->open = g_array_new(FALSE, FALSE, sizeof(QosKnownInode));
     invalidator->regains = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    qos_losses_init(&invalidator->losses);
+    qos_recall_queue_init(&invalidator->queue);
     invalidator->doubts = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     qos_mutex_init(&invalidator->lock, QOS_MUTEX_INVALIDATOR);
     if (qos_service_thread_start(&invalidator->thread, "invalidator", &invalidator->lock, work,

@@ -48,7 +48,7 @@
 typedef struct QosInvalidator QosInvalidator;
 
 /* All are borrowed. Starts its thread; NULL where that fails. */
-QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosLists *lists,
+QosInvalidator *qos_invalidator_new(const QosFs *fs, QosPages *pages, QosReaddirplus *readdirplus,
                                     QosNamecache *names);
 /* Ends the thread: nothing is forgotten or released any more. NULL is allowed. */
 void qos_invalidator_stop(QosInvalidator *invalidator);
@@ -58,10 +58,10 @@ void qos_invalidator_free(QosInvalidator *invalidator);
 /* Has the kernel forget what is cached under the credit, and then releases the credit, unless it is
  * lost. Any thread; does not block. */
 void qos_invalidator_forget(QosInvalidator *invalidator, const QosResource *resource,
-                            const QosCredit *credit, QosLossKind kind);
+                            const QosCredit *credit, QosRecallKind kind);
 /* Another mount wants what was to shrink the cache of the resource: it comes before the rest of
  * that, if it was not begun. Likewise. */
-void qos_invalidator_hurry(QosInvalidator *invalidator, const QosResource *resource);
+void qos_invalidator_make_urgent(QosInvalidator *invalidator, const QosResource *resource);
 /* An operation on `ino` has come: the kernel knows it. */
 void qos_invalidator_confirm(QosInvalidator *invalidator, fuse_ino_t ino);
 /* Outdates all names that the kernel has come to so far. Any thread. */

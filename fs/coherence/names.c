@@ -4,7 +4,7 @@
  * Before the store is called, the names that the operation looks up, makes or takes are noted.
  * After the call, what they are then goes into the cache, for a change also if it failed. An
  * operation that removes, replaces or moves a file changes that file too. So the file is found
- * first, and its credit is taken before the reply (qos_claim_touch).
+ * first, and its credit is taken before the reply (qos_op_credits_will_change).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static void begin_look(QosOp *op, guint64 folder, const char *name, gboolean cha
     if (folder == 0 || name == NULL)
         return;
     qos_namecache_begin(coherence->names, folder, name, op->coherence.names_epoch,
-                        qos_claim_losses(op->coherence.claim), look);
+                        qos_op_credits_losses(op->coherence.credits), look);
     if (!changes)
         return;
     qos_mutex_lock(&coherence->names_lock);
@@ -67,7 +67,7 @@ static void end_look(QosOp *op, QosNameLook *look, guint64 number)
 
     if (look->length == 0)
         return;
-    if (!qos_claim_holds(op->coherence.claim, look->folder))
+    if (!qos_op_credits_holds(op->coherence.credits, look->folder))
         number = QOS_NAME_UNKNOWN;
     qos_mutex_lock(&coherence->names_lock);
     qos_namecache_found(coherence->names, look, number);
@@ -94,8 +94,8 @@ static void end_found(QosOp *op, QosNameLook *look, int error, const struct stat
 
 static int ask_store(QosOp *op, fuse_ino_t node, const char *name, guint64 *ret_number)
 {
-    g_auto(QosLoan) parent = {0};
-    const int error = qos_inodes_borrow(op->fs->inodes, node, &parent);
+    g_auto(QosInodeRef) parent = {0};
+    const int error = qos_inodes_get(op->fs->inodes, node, &parent);
     struct stat stat;
 
     if (error != 0)
@@ -114,10 +114,10 @@ static int begin_taking(QosOp *op, fuse_ino_t node, guint64 folder, const char *
     int error = 0;
 
     begin_look(op, folder, name, TRUE, look);
-    if (look->number == QOS_NAME_UNKNOWN || !qos_claim_stayed_whole(op->coherence.claim))
+    if (look->number == QOS_NAME_UNKNOWN || !qos_op_credits_stayed_whole(op->coherence.credits))
         error = ask_store(op, node, name, &look->number);
     if (error == 0 && look->number != QOS_NAME_UNKNOWN && look->number != QOS_NAME_NONE)
-        qos_claim_touch(op->coherence.claim, look->number);
+        qos_op_credits_will_change(op->coherence.credits, look->number);
     return error;
 }
 
@@ -135,7 +135,7 @@ static int begin_moving(QosOp *op, QosNameLook *looks)
 
 void qos_coherence_drop_names(QosOp *op)
 {
-    QosNameLook *looks = qos_claim_looks(op->coherence.claim);
+    QosNameLook *looks = qos_op_credits_looks(op->coherence.credits);
 
     end_look(op, &looks[0], QOS_NAME_UNKNOWN);
     end_look(op, &looks[1], QOS_NAME_UNKNOWN);
@@ -143,7 +143,7 @@ void qos_coherence_drop_names(QosOp *op)
 
 int qos_coherence_begin_names(QosOp *op)
 {
-    QosNameLook *looks = qos_claim_looks(op->coherence.claim);
+    QosNameLook *looks = qos_op_credits_looks(op->coherence.credits);
     const guint64 folder = op->coherence.node_number;
 
     switch (use_of(op)) {
@@ -171,7 +171,7 @@ static int error_of_look(const QosOp *op)
 
 void qos_coherence_end_names(QosOp *op)
 {
-    QosNameLook *looks = qos_claim_looks(op->coherence.claim);
+    QosNameLook *looks = qos_op_credits_looks(op->coherence.credits);
     const gboolean has_moved = op->result == 0 && op->moves_name;
 
     switch (use_of(op)) {
@@ -195,10 +195,11 @@ void qos_coherence_end_names(QosOp *op)
 
 void qos_coherence_begin_listed(QosOp *op, const char *name)
 {
-    begin_look(op, op->coherence.node_number, name, FALSE, qos_claim_looks(op->coherence.claim));
+    begin_look(op, op->coherence.node_number, name, FALSE,
+               qos_op_credits_looks(op->coherence.credits));
 }
 
 void qos_coherence_end_listed(QosOp *op, int error, const struct stat *stat)
 {
-    end_found(op, qos_claim_looks(op->coherence.claim), error, stat);
+    end_found(op, qos_op_credits_looks(op->coherence.credits), error, stat);
 }

@@ -159,13 +159,13 @@ void qos_pages_await_told(QosPages *pages)
 {
     qos_mutex_lock(&pages->lock);
     const guint64 needed = pages->needed;
-    while (pages->looks < needed && !pages->thread.is_stopping && qos_gate_now() < pages->stuck_at)
+    while (pages->looks < needed && !pages->thread.is_stopping && qos_clock_now() < pages->stuck_at)
         qos_condition_wait_until(&pages->looked, &pages->lock,
-                                 MIN(pages->stuck_at, qos_gate_now() + TOLD_MAX));
+                                 MIN(pages->stuck_at, qos_clock_now() + TOLD_MAX));
     qos_mutex_unlock(&pages->lock);
 }
 
-gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino)
+gboolean qos_pages_are_stale(QosPages *pages, fuse_ino_t ino)
 {
     if (g_atomic_int_get(&pages->count) == 0)
         return FALSE;
@@ -245,11 +245,11 @@ static void wake(QosPages *pages, fuse_ino_t ino)
 }
 
 /* Without a drop it is on no list; with one, count and list change together. */
-void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
+void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosInodeRef *file,
                           gconstpointer request)
 {
     if (g_atomic_int_get(&pages->count) == 0) {
-        qos_loan_fill(file, -1);
+        qos_inode_ref_fill(file, -1);
         wake(pages, ino);
         return;
     }
@@ -259,7 +259,7 @@ void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
         forget_locked(drop, request);
     if (drop != NULL && drop->is_of_reads && drop->due == 0)
         drop->due = pages->clock() + READER_PATIENCE;
-    const gint left = qos_loan_fill(file, -1);
+    const gint left = qos_inode_ref_fill(file, -1);
     if (drop != NULL && left <= (gint)drop->later->len)
         wake_locked(pages);
     qos_mutex_unlock(&pages->lock);
@@ -312,11 +312,11 @@ static gboolean read_last(int fd, off_t *ret_offset, char *ret_byte)
 static void push_size(const QosPages *pages, fuse_ino_t ino)
 {
     struct fuse_bufvec data = FUSE_BUFVEC_INIT(1);
-    g_auto(QosLoan) loan = {0};
+    g_auto(QosInodeRef) ref = {0};
     off_t offset;
     char byte;
 
-    if (qos_inodes_borrow(pages->inodes, ino, &loan) != 0 || !read_last(loan.fd, &offset, &byte))
+    if (qos_inodes_get(pages->inodes, ino, &ref) != 0 || !read_last(ref.fd, &offset, &byte))
         return;
     data.buf[0].mem = &byte;
     fuse_lowlevel_notify_store(pages->session, ino, offset, &data, 0);
@@ -393,7 +393,7 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
         return FALSE;
     }
     qos_mutex_unlock(&pages->lock);
-    qos_gate_release(pages->gate, drop->ino, NULL);
+    qos_gate_boost(pages->gate, drop->ino, NULL);
     qos_mutex_lock(&pages->lock);
     if (pages->thread.is_stopping || is_early_locked(pages, drop) ||
         qos_inodes_filling(pages->inodes, drop->ino) > (gint)drop->later->len) {
@@ -404,7 +404,7 @@ static gboolean try_locked(QosPages *pages, Drop *drop)
     /* Else it may wait for what was left out. */
     const gboolean pushes_size = drop->pushes_size && left_out->len == 0;
     drop->pushes_size &= !pushes_size;
-    pages->stuck_at = qos_gate_now() + TOLD_MAX;
+    pages->stuck_at = qos_clock_now() + TOLD_MAX;
     qos_mutex_unlock(&pages->lock);
     if (pushes_size)
         push_size(pages, drop->ino);
@@ -476,7 +476,7 @@ static void end_locked(QosPages *pages)
 
 void qos_pages_end_drops(QosPages *pages)
 {
-    const QosTime until = qos_gate_now() + END_PATIENCE;
+    const QosTime until = qos_clock_now() + END_PATIENCE;
 
     qos_mutex_lock(&pages->lock);
     end_locked(pages);

@@ -4,7 +4,7 @@
  * To drop a page, the kernel waits for the READ or WRITE that has it locked, and that request may
  * itself wait for a credit that another mount has. So only GETATTR waits for this thread, and a
  * release for moments. That is enough: the kernel was told to forget the attributes, so it asks for
- * them before it believes a page, and the answer waits until the old pages are gone. Meanwhile a
+ * them before it believes a page, and the answer waits until the stale pages are gone. Meanwhile a
  * READ that waits for a token goes at once, and one that comes takes no credit; its pages are
  * dropped too.
  *
@@ -29,7 +29,7 @@
 
 typedef struct QosPages QosPages;
 
-/* All are borrowed. `clock` is qos_gate_now(), or a test's, for the 2 ms of a reader. Starts its
+/* All are borrowed. `clock` is qos_clock_now(), or a test's, for the 2 ms of a reader. Starts its
  * thread; NULL where that fails. */
 QosPages *qos_pages_new(struct fuse_session *session, QosGate *gate, QosInodes *inodes,
                         QosTime (*clock)(void));
@@ -56,17 +56,17 @@ void qos_pages_drop_read(QosPages *pages, fuse_ino_t ino, pid_t reader);
 /* Waits until the kernel was told to drop all that is queued, except pages that are locked for
  * requests. If the kernel does not come back from a drop, it waits for 10 ms at most. */
 void qos_pages_await_told(QosPages *pages);
-/* A request that was counted (qos_loan_fill) has just [start, end) of `ino` locked, and the
+/* A request that was counted (qos_inode_ref_fill) has just [start, end) of `ino` locked, and the
  * kernel's former pages there are gone. */
 void qos_pages_note_locked(QosPages *pages, fuse_ino_t ino, gconstpointer request, gint64 start,
                            gint64 end);
 /* A request, noted or not, has pages of `ino`, which is `file`, locked no more: counts it off. */
-void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosLoan *file,
+void qos_pages_end_locked(QosPages *pages, fuse_ino_t ino, const QosInodeRef *file,
                           gconstpointer request);
 /* TRUE until they are dropped. Cheap where there are none to be. */
-gboolean qos_pages_are_old(QosPages *pages, fuse_ino_t ino);
-/* TRUE: there are old pages, and the gate resumes `entry`, of that thread, when those that are old
- * now are dropped. The entry does not belong to the caller any more. */
+gboolean qos_pages_are_stale(QosPages *pages, fuse_ino_t ino);
+/* TRUE: there are stale pages, and the gate resumes `entry`, of that thread, when those that are
+ * old now are dropped. The entry does not belong to the caller any more. */
 gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry *entry);
 /* Takes back an `entry` that waits: it is the caller's again. FALSE: it is resumed already, or is
  * yet to wait. */

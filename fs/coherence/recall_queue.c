@@ -5,67 +5,67 @@
 
 static GArray *array_new(void)
 {
-    return g_array_new(FALSE, FALSE, sizeof(QosLoss));
+    return g_array_new(FALSE, FALSE, sizeof(QosRecall));
 }
 
-void qos_losses_init(QosLosses *losses)
+void qos_recall_queue_init(QosRecallQueue *queue)
 {
-    losses->urgent = array_new();
-    losses->shrinks = array_new();
+    queue->urgent = array_new();
+    queue->shrinks = array_new();
 }
 
-void qos_losses_clear(QosLosses *losses)
+void qos_recall_queue_clear(QosRecallQueue *queue)
 {
-    qos_losses_free(losses->urgent);
-    qos_losses_free(losses->shrinks);
+    qos_recall_queue_free(queue->urgent);
+    qos_recall_queue_free(queue->shrinks);
 }
 
-void qos_losses_free(GArray *taken)
+void qos_recall_queue_free(GArray *taken)
 {
     for (guint i = 0; i < taken->len; i++) {
-        QosLoss *loss = &g_array_index(taken, QosLoss, i);
+        QosRecall *loss = &g_array_index(taken, QosRecall, i);
 
         qos_credit_clear(qos_resource_type(loss->resource.type), &loss->credit);
     }
     g_array_unref(taken);
 }
 
-void qos_losses_add(QosLosses *losses, const QosResource *resource, const QosCredit *credit,
-                    QosLossKind kind)
+void qos_recall_queue_add(QosRecallQueue *queue, const QosResource *resource,
+                          const QosCredit *credit, QosRecallKind kind)
 {
-    const QosLoss loss = {.resource = *resource,
-                          .credit = qos_credit_copy(qos_resource_type(resource->type), credit),
-                          .kind = kind};
+    const QosRecall loss = {.resource = *resource,
+                            .credit = qos_credit_copy(qos_resource_type(resource->type), credit),
+                            .kind = kind};
 
-    g_array_append_val(kind == QOS_LOSS_SHRINK ? losses->shrinks : losses->urgent, loss);
+    g_array_append_val(kind == QOS_RECALL_SHRINK ? queue->shrinks : queue->urgent, loss);
 }
 
-void qos_losses_hurry(QosLosses *losses, const QosResource *resource)
+void qos_recall_queue_make_urgent(QosRecallQueue *queue, const QosResource *resource)
 {
-    for (guint i = 0; i < losses->shrinks->len; i++) {
-        const QosLoss loss = g_array_index(losses->shrinks, QosLoss, i);
+    for (guint i = 0; i < queue->shrinks->len; i++) {
+        const QosRecall loss = g_array_index(queue->shrinks, QosRecall, i);
 
         if (qos_resource_equal(&loss.resource, resource)) {
-            g_array_append_val(losses->urgent, loss);
-            g_array_remove_index(losses->shrinks, i);
+            g_array_append_val(queue->urgent, loss);
+            g_array_remove_index(queue->shrinks, i);
             return;
         }
     }
 }
 
-GArray *qos_losses_take(QosLosses *losses)
+GArray *qos_recall_queue_take(QosRecallQueue *queue)
 {
-    GArray *taken = losses->urgent;
+    GArray *taken = queue->urgent;
 
     if (taken->len > 0) {
-        losses->urgent = array_new();
+        queue->urgent = array_new();
         return taken;
     }
-    const guint count = MIN(losses->shrinks->len, QOS_LOSSES_SLICE);
+    const guint count = MIN(queue->shrinks->len, QOS_RECALL_SLICE);
     if (count == 0)
         return NULL;
     taken = array_new();
-    g_array_append_vals(taken, losses->shrinks->data, count);
-    g_array_remove_range(losses->shrinks, 0, count);
+    g_array_append_vals(taken, queue->shrinks->data, count);
+    g_array_remove_range(queue->shrinks, 0, count);
     return taken;
 }

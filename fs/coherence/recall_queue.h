@@ -11,32 +11,32 @@
 #include "core/resource.h"
 
 /* Groups of inodes, some 10 ms where all of them are known. */
-#define QOS_LOSSES_SLICE 16
+#define QOS_RECALL_SLICE 16
 
 typedef enum {
-    QOS_LOSS_WANTED, /* by another mount, which waits */
-    QOS_LOSS_SHRINK, /* only the cache is to shrink */
-    QOS_LOSS_LOST,   /* it is gone already */
-} QosLossKind;
+    QOS_RECALL_WANTED, /* by another mount, which waits */
+    QOS_RECALL_SHRINK, /* only the cache is to shrink */
+    QOS_RECALL_LOST,   /* it is gone already */
+} QosRecallKind;
 
 typedef struct {
     QosResource resource;
     QosCredit credit;
-    QosLossKind kind;
+    QosRecallKind kind;
     gboolean is_spared; /* its user's */
-} QosLoss;
+} QosRecall;
 
 typedef struct {
-    GArray *urgent, *shrinks; /* of QosLoss */
-} QosLosses;
+    GArray *urgent, *shrinks; /* of QosRecall */
+} QosRecallQueue;
 
-void qos_losses_init(QosLosses *losses);
-void qos_losses_clear(QosLosses *losses);
+void qos_recall_queue_init(QosRecallQueue *queue);
+void qos_recall_queue_clear(QosRecallQueue *queue);
 /* `credit` is copied. */
-void qos_losses_add(QosLosses *losses, const QosResource *resource, const QosCredit *credit,
-                    QosLossKind kind);
+void qos_recall_queue_add(QosRecallQueue *queue, const QosResource *resource,
+                          const QosCredit *credit, QosRecallKind kind);
 /* Another mount wants what was to shrink the cache: it is urgent too, if it was not taken. */
-void qos_losses_hurry(QosLosses *losses, const QosResource *resource);
-/* What comes next (of QosLoss), freed by qos_losses_free(); NULL: there is nothing. */
-GArray *qos_losses_take(QosLosses *losses);
-void qos_losses_free(GArray *taken);
+void qos_recall_queue_make_urgent(QosRecallQueue *queue, const QosResource *resource);
+/* What comes next (of QosRecall), freed by qos_recall_queue_free(); NULL: there is nothing. */
+GArray *qos_recall_queue_take(QosRecallQueue *queue);
+void qos_recall_queue_free(GArray *taken);

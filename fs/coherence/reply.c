@@ -28,32 +28,34 @@ static double valid_seconds(const QosFs *fs)
 
 /* --- attributes --- */
 
-const QosLoan *qos_coherence_loan(const QosOp *op, fuse_ino_t ino)
+const QosInodeRef *qos_coherence_ref(const QosOp *op, fuse_ino_t ino)
 {
-    const QosHandle *handle = op->handle != NULL ? op->handle : op->reply.handle;
+    const QosOpenFile *open_file = op->open_file != NULL ? op->open_file : op->reply.open_file;
 
-    return handle != NULL && qos_loan_is_of(&handle->file, ino) ? &handle->file : NULL;
+    return open_file != NULL && qos_inode_ref_is_of(&open_file->file, ino) ? &open_file->file
+                                                                           : NULL;
 }
 
 /* By a time of change that is new to it the kernel finds by itself that pages are old; but not by
  * that which comes with SETATTR. */
 static gboolean look(QosOp *op, fuse_ino_t ino, QosInodeLook *ret_look)
 {
-    const QosLoan *loan = qos_coherence_loan(op, ino);
+    const QosInodeRef *ref = qos_coherence_ref(op, ino);
     const gboolean drops = op->entry.request.opcode != QOS_OP_SETATTR;
 
-    if (loan == NULL)
+    if (ref == NULL)
         return qos_inodes_look(op->fs->inodes, ino, drops, ret_look);
     if (drops)
-        qos_loan_note_drop(loan);
-    qos_loan_look(loan, ret_look);
+        qos_inode_ref_note_drop(ref);
+    qos_inode_ref_look(ref, ret_look);
     return TRUE;
 }
 
 static gboolean keeps(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
 {
-    return seen->may_cache && qos_claim_covers(op->coherence.claim, seen->number) &&
-           !qos_old_pages_are_there(op->fs, op->fs->coherence->pages, ino, seen->filled_era);
+    return seen->may_cache && qos_op_credits_covers(op->coherence.credits, seen->number) &&
+           !qos_stale_pages_are_there(op->fs, op->fs->coherence->pages, ino,
+                                      seen->filled_generation);
 }
 
 /* Whether the reply to CREATE gives the kernel the attributes to keep. It would ask for them at
@@ -61,15 +63,15 @@ static gboolean keeps(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
  * arrived (fs/coherence/invalidator.h). */
 static gboolean sends_attributes(QosOp *op, fuse_ino_t ino, const QosInodeLook *seen)
 {
-    QosHandle *handle = op->reply.handle;
+    QosOpenFile *open_file = op->reply.open_file;
 
-    if (handle == NULL || !qos_loan_note_sent(&handle->file))
+    if (open_file == NULL || !qos_inode_ref_note_sent(&open_file->file))
         return FALSE;
     if (keeps(op, ino, seen)) {
-        g_atomic_int_set(&handle->is_sent, TRUE);
+        g_atomic_int_set(&open_file->is_sent, TRUE);
         return TRUE;
     }
-    qos_loan_note_arrived(&handle->file);
+    qos_inode_ref_note_arrived(&open_file->file);
     return FALSE;
 }
 
@@ -87,13 +89,13 @@ static double covered_attr_timeout(QosOp *op, fuse_ino_t ino)
 }
 
 /* Whether the operation has a credit on the file: nobody else changes it. */
-static gboolean covers(const QosOp *op, const QosLoan *file)
+static gboolean covers(const QosOp *op, const QosInodeRef *file)
 {
     guint64 number;
     gboolean may_cache;
 
-    return qos_loan_number(file, &number, &may_cache) && may_cache && op->coherence.claim != NULL &&
-           qos_claim_covers(op->coherence.claim, number);
+    return qos_inode_ref_number(file, &number, &may_cache) && may_cache &&
+           op->coherence.credits != NULL && qos_op_credits_covers(op->coherence.credits, number);
 }
 
 /* Makes the kernel not remember these attributes: it takes none from an answer to a request that it
@@ -106,20 +108,20 @@ static void withhold(const QosOp *op, QosTold *told)
 }
 
 /* By mtime and size alone. */
-static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat *stat)
+static gboolean may_tell(const QosOp *op, const QosInodeRef *file, const struct stat *stat)
 {
     const QosOpcode opcode = op->entry.request.opcode;
 
     if (opcode == QOS_OP_SETATTR) { /* the kernel takes these without a drop */
-        qos_loan_note_told(file, stat->st_mtim, stat->st_size, op->asked);
+        qos_inode_ref_note_told(file, stat->st_mtim, stat->st_size, op->asked);
         return TRUE;
     }
     if (op->fs->coherence != NULL && !covers(op, file)) {
         if (opcode != QOS_OP_GETATTR) /* by which the kernel asks for what it needs */
             return FALSE;
-        qos_loan_note_foreign(file);
+        qos_inode_ref_note_foreign(file);
     }
-    return qos_loan_may_tell(file, stat->st_mtim, stat->st_size, op->asked);
+    return qos_inode_ref_may_tell(file, stat->st_mtim, stat->st_size, op->asked);
 }
 
 /* Whether the kernel may remember these attributes, at which run() has looked: it drops the file's
@@ -128,17 +130,17 @@ static gboolean may_tell(const QosOp *op, const QosLoan *file, const struct stat
 static void judge(const QosOp *op, QosTold *told)
 {
     const struct stat *stat = told->stat;
-    const QosLoan *file = told->file;
-    g_auto(QosLoan) found = {0};
+    const QosInodeRef *file = told->file;
+    g_auto(QosInodeRef) found = {0};
 
     if (!S_ISREG(stat->st_mode) || op->fs->config.cache == QOS_CACHE_NONE)
         return;
-    if (file == NULL && qos_inodes_borrow_known(op->fs->inodes, told->ino, &found))
+    if (file == NULL && qos_inodes_get_known(op->fs->inodes, told->ino, &found))
         file = &found;
     if (file == NULL)
         return;
     const gboolean is_taken = op->entry.request.opcode == QOS_OP_SETATTR;
-    if (qos_loan_note_rights(file, stat, is_taken, op->asked) &
+    if (qos_inode_ref_note_rights(file, stat, is_taken, op->asked) &
         !may_tell(op, file, stat)) /* both */
         withhold(op, told);
 }
@@ -153,7 +155,7 @@ static double covered_entry_timeout(const QosOp *op)
     if (!qos_invalidator_forgets_names(op->fs->coherence->invalidator) ||
         !op->coherence.caches_node)
         return 0;
-    return qos_claim_holds(op->coherence.claim, op->coherence.node_number) ? seconds : 0;
+    return qos_op_credits_holds(op->coherence.credits, op->coherence.node_number) ? seconds : 0;
 }
 
 /* The kernel may remember that a name does not exist only if nobody else can make it unseen. */
@@ -186,22 +188,22 @@ gboolean qos_coherence_begin_list(QosOp *op)
     /* A thread in another pid namespace cannot be told from others. */
     if (reader == 0 || covered_entry_timeout(op) == 0)
         return FALSE;
-    qos_lists_note_sent(op->fs->coherence->lists, reader, op->handle, op->node);
-    g_atomic_int_set(&op->handle->reader, reader);
+    qos_readdirplus_note_sent(op->fs->coherence->readdirplus, reader, op->open_file, op->node);
+    g_atomic_int_set(&op->open_file->reader, reader);
     return TRUE;
 }
 
 gboolean qos_coherence_lists(const QosOp *op, guint64 number, gboolean is_first)
 {
     return op->coherence.keeps_list && !(is_first && qos_inodes_knows(op->fs->inodes, number)) &&
-           qos_claim_covers(op->coherence.claim, number);
+           qos_op_credits_covers(op->coherence.credits, number);
 }
 
 /* --- opens --- */
 
 /* If the credit is not here, the pages that it covered were dropped when it was lost, or are queued
  * for that. So while a program may be writing into the pages, they stay. */
-static gboolean keeps_covered(QosOp *op, fuse_ino_t ino, const QosLoan *file)
+static gboolean keeps_covered(QosOp *op, fuse_ino_t ino, const QosInodeRef *file)
 {
     const struct fuse_file_info *info = &op->reply.info;
     gboolean keeps_pages = FALSE;
@@ -209,34 +211,35 @@ static gboolean keeps_covered(QosOp *op, fuse_ino_t ino, const QosLoan *file)
     if (valid_seconds(op->fs) > 0) {
         QosInodeLook seen;
 
-        qos_loan_look(file, &seen);
-        keeps_pages = keeps(op, ino, &seen) || qos_loan_has_writers(file);
+        qos_inode_ref_look(file, &seen);
+        keeps_pages = keeps(op, ino, &seen) || qos_inode_ref_has_writers(file);
     }
     if (!info->direct_io || valid_seconds(op->fs) > 0) /* what is open past them can be mapped */
-        qos_loan_note_pages(file);
+        qos_inode_ref_note_pages(file);
     if (!keeps_pages || (info->flags & O_TRUNC) != 0)
-        qos_loan_note_drop(file);
+        qos_inode_ref_note_drop(file);
     return keeps_pages;
 }
 
 /* Whether the kernel keeps its pages of the file. This matters for an open past the pages too,
  * because other opens use them. They go only for a change from elsewhere. */
-static gboolean keeps_pages(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+static gboolean keeps_pages(QosOp *op, fuse_ino_t ino, const QosOpenFile *open_file)
 {
     const QosFs *fs = op->fs;
-    const QosTime asked = qos_gate_now();
+    const QosTime asked = qos_clock_now();
     struct stat stat;
 
     if (fs->coherence != NULL)
-        return keeps_covered(op, ino, &handle->file);
+        return keeps_covered(op, ino, &open_file->file);
     if (fs->config.cache == QOS_CACHE_NONE)
         return FALSE;
-    if (fs->config.cache == QOS_CACHE_ALWAYS && !qos_backings_were_used(fs->backings))
+    if (fs->config.cache == QOS_CACHE_ALWAYS && !qos_passthroughs_were_used(fs->passthroughs))
         return TRUE;
-    return fstat(handle->fd, &stat) == 0 && qos_loan_keeps_pages(&handle->file, &stat, asked);
+    return fstat(open_file->fd, &stat) == 0 &&
+           qos_inode_ref_keeps_pages(&open_file->file, &stat, asked);
 }
 
-void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle)
+void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file)
 {
-    op->reply.info.keep_cache = keeps_pages(op, ino, handle);
+    op->reply.info.keep_cache = keeps_pages(op, ino, open_file);
 }

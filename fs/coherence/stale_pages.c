@@ -7,9 +7,9 @@
 #include "fs/store/inode.h"
 #include "fs/store/open_file.h"
 
-/* The era in which pages are filled now (fs/store/inode.h): it ends with each loss, because others
- * may have changed since then what was cached before. */
-static gint era(const QosFs *fs)
+/* The generation in which pages are filled now (fs/store/inode.h): it ends with each loss, because
+ * others may have changed since then what was cached before. */
+static gint generation(const QosFs *fs)
 {
     return (gint)qos_lockclient_losses(fs->lockclient) + 1;
 }
@@ -23,19 +23,20 @@ static gboolean has_locked(const QosOp *op)
 /* A WRITE through the page cache may have locked a page that it does not cover whole, and the rest
  * of that page is old. So those that wait for the pages wait for it too. There is one at a time of
  * a file. */
-void qos_old_pages_begin(const QosOp *op, QosPages *pages)
+void qos_stale_pages_begin(const QosOp *op, QosPages *pages)
 {
     if (!has_locked(op))
         return;
-    qos_loan_fill(&op->handle->file, 1);
-    qos_loan_note_fill(&op->handle->file, era(op->fs), op->entry.request.fills_cache);
+    qos_inode_ref_fill(&op->open_file->file, 1);
+    qos_inode_ref_note_fill(&op->open_file->file, generation(op->fs),
+                            op->entry.request.fills_cache);
     if (op->writes != QOS_WRITE_THROUGH)
         qos_pages_note_locked(pages, op->node, op, op->start, op->end);
 }
 
-gboolean qos_old_pages_follow(const QosOp *op)
+gboolean qos_stale_pages_may_follow(const QosOp *op)
 {
-    return op->writes == QOS_WRITE_DIRECT && qos_loan_has_pages(&op->handle->file);
+    return op->writes == QOS_WRITE_DIRECT && qos_inode_ref_has_pages(&op->open_file->file);
 }
 
 static void drop_all(const QosOp *op, QosPages *pages)
@@ -47,7 +48,7 @@ static void drop_all(const QosOp *op, QosPages *pages)
 }
 
 /* From now on a request for the attributes waits until this request is answered. */
-void qos_old_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered)
+void qos_stale_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered)
 {
     if (!is_covered)
         drop_all(op, pages);
@@ -60,10 +61,10 @@ static gboolean are_left_by_write(const QosOp *op)
 {
     switch (op->writes) {
     case QOS_WRITE_THROUGH:
-        return qos_loan_end_write(&op->handle->file);
+        return qos_inode_ref_end_write(&op->open_file->file);
     case QOS_WRITE_DIRECT:
-        return qos_old_pages_follow(op) &&
-               qos_loan_has_read_since(&op->handle->file, op->reads_before);
+        return qos_stale_pages_may_follow(op) &&
+               qos_inode_ref_has_read_since(&op->open_file->file, op->reads_before);
     case QOS_WRITE_BACK:
     case QOS_WRITE_NONE:
         break;
@@ -76,17 +77,17 @@ static gboolean are_left_by_write(const QosOp *op)
  * cover whole. */
 static void drop_written(const QosOp *op, QosPages *pages)
 {
-    const QosLoan *file = &op->handle->file;
+    const QosInodeRef *file = &op->open_file->file;
 
     if (has_locked(op))
-        qos_loan_fill(file, -1);
+        qos_inode_ref_fill(file, -1);
     qos_pages_drop_range(pages, op->node, op->start, op->end);
     qos_pages_await_told(pages);
     if (has_locked(op))
-        qos_loan_fill(file, 1);
+        qos_inode_ref_fill(file, 1);
 }
 
-void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
+void qos_stale_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
 {
     if (!is_covered)
         drop_all(op, pages);
@@ -94,27 +95,28 @@ void qos_old_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered)
         drop_written(op, pages);
 }
 
-void qos_old_pages_leave(const QosOp *op, QosPages *pages)
+void qos_stale_pages_leave(const QosOp *op, QosPages *pages)
 {
     if (has_locked(op))
-        qos_pages_end_locked(pages, op->node, &op->handle->file, op);
+        qos_pages_end_locked(pages, op->node, &op->open_file->file, op);
 }
 
-gboolean qos_old_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino, gint filled_era)
+gboolean qos_stale_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino,
+                                   gint filled_generation)
 {
-    if (filled_era != 0 && filled_era != era(fs))
+    if (filled_generation != 0 && filled_generation != generation(fs))
         qos_pages_drop(pages, ino);
-    return qos_pages_are_old(pages, ino);
+    return qos_pages_are_stale(pages, ino);
 }
 
-gboolean qos_old_pages_hold(QosOp *op, QosPages *pages)
+gboolean qos_stale_pages_hold(QosOp *op, QosPages *pages)
 {
-    const gint now = era(op->fs);
+    const gint now = generation(op->fs);
 
-    if (op->coherence.awaited_era == now ||
-        !qos_old_pages_are_there(op->fs, pages, op->node,
-                                 qos_inodes_filled_era(op->fs->inodes, op->node)))
+    if (op->coherence.awaited_generation == now ||
+        !qos_stale_pages_are_there(op->fs, pages, op->node,
+                                   qos_inodes_filled_generation(op->fs->inodes, op->node)))
         return FALSE;
-    op->coherence.awaited_era = now;
+    op->coherence.awaited_generation = now;
     return TRUE;
 }

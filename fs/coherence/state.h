@@ -15,14 +15,14 @@
 struct QosCoherence {
     const QosFs *fs;
     QosPages *pages;
-    QosLists *lists;
+    QosReaddirplus *readdirplus;
     QosInvalidator *invalidator;
-    QosClaims *claims;
+    QosCreditWaiters *credit_waiters;
     QosNamecache *names;
     QosMutex names_lock; /* of `names` */
 };
 
-/* --- names.c; with a claim --- */
+/* --- names.c; with credits --- */
 
 /* The operation is about to look up, make or take its names: 0 or -errno. */
 int qos_coherence_begin_names(QosOp *op);
@@ -37,9 +37,9 @@ void qos_coherence_end_listed(QosOp *op, int error, const struct stat *stat);
 /* --- reply.c; as the hooks, also without a lock server --- */
 
 void qos_coherence_reply(QosOp *op, QosTold *told);
-void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle);
-/* The operation's inode, if it has that on loan by an open file; else NULL. */
-const QosLoan *qos_coherence_loan(const QosOp *op, fuse_ino_t ino);
+void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file);
+/* The operation's inode, if it has a reference on that by an open file; else NULL. */
+const QosInodeRef *qos_coherence_ref(const QosOp *op, fuse_ino_t ino);
 /* A list of the names in the operation's directory is about to be made: whether the kernel may keep
  * the names of files that are covered. Only with a lock server. */
 gboolean qos_coherence_begin_list(QosOp *op);

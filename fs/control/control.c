@@ -72,15 +72,15 @@ static void set_rules(QosGate *gate, QosRules *rules)
 {
     QosSched *sched = qos_gate_lock(gate);
 
-    qos_sched_set_rules(sched, rules, qos_gate_now());
+    qos_sched_set_rules(sched, rules, qos_clock_now());
     qos_gate_unlock_and_wake(gate);
 }
 
 static void restore_totals(QosGate *gate, const QosJob *totals)
 {
-    QosAccount *account = qos_sched_account(qos_gate_lock(gate));
-    const QosTime now = qos_gate_now();
-    QosJob *job = qos_account_job(account, totals->id, now);
+    QosJobs *jobs = qos_sched_jobs(qos_gate_lock(gate));
+    const QosTime now = qos_clock_now();
+    QosJob *job = qos_jobs_job(jobs, totals->id, now);
 
     qos_job_restore(job, totals, now);
     qos_job_unref(job);
@@ -107,7 +107,7 @@ static void restore_job(QosControl *control, QosJob *job, const QosRules *rules)
 static gboolean load_rules_and_jobs(QosControl *control, GError **error)
 {
     g_autoptr(GPtrArray) jobs = NULL;
-    QosRules *rules = qos_db_load_rules(control->db, qos_gate_now(), qos_wall_now(), error);
+    QosRules *rules = qos_db_load_rules(control->db, qos_clock_now(), qos_wall_now(), error);
 
     if (rules)
         jobs = qos_db_load_jobs(control->db, qos_wall_now(), error);
@@ -123,8 +123,8 @@ static gboolean load_rules_and_jobs(QosControl *control, GError **error)
 static void restore_share(QosGate *gate, const QosDbShare *share)
 {
     QosSched *sched = qos_gate_lock(gate);
-    const QosTime now = qos_gate_now();
-    QosJob *job = qos_account_job(qos_sched_account(sched), share->job, now);
+    const QosTime now = qos_clock_now();
+    QosJob *job = qos_jobs_job(qos_sched_jobs(sched), share->job, now);
 
     qos_sched_restore_share(sched, job, share->record, &share->totals, now);
     qos_job_unref(job);
@@ -204,7 +204,7 @@ QosTime qos_control_started(const QosControl *control)
 
 static gboolean set_rule(QosControl *control, const char *command, GError **error)
 {
-    QosTime now = qos_gate_now();
+    QosTime now = qos_clock_now();
     QosRules *rules = qos_control_rules(control);
     QosRules *changed = qos_rules_apply(rules, command, now, error);
     gboolean good = changed && (!control->db || qos_db_save_rules(control->db, changed, now,

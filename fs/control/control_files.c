@@ -184,7 +184,7 @@ void qos_control_read(fuse_req_t request, G_GNUC_UNUSED fuse_ino_t ino, size_t s
 static guint clear_jobs(QosGate *gate, const char *job)
 {
     QosSched *sched = qos_gate_lock(gate);
-    const guint count = qos_sched_clear_jobs(sched, job, qos_gate_now());
+    const guint count = qos_sched_clear_jobs(sched, job, qos_clock_now());
 
     qos_gate_unlock_and_wake(gate); /* to tell of it */
     return count;

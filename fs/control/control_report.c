@@ -24,9 +24,9 @@ static QosTime read_clock_offset(void)
     guint tries = 0;
 
     do {
-        before = qos_gate_now();
+        before = qos_clock_now();
         wall = qos_wall_now();
-    } while (qos_gate_now() - before > CLOCK_APART && ++tries < CLOCK_TRIES);
+    } while (qos_clock_now() - before > CLOCK_APART && ++tries < CLOCK_TRIES);
     return wall - before;
 }
 

@@ -19,7 +19,7 @@ static void save_totals(QosControl *control)
     qos_mutex_lock(&control->lock);
     history_days = (guint)qos_tunables_number(&control->tunables, QOS_TUNABLE_HISTORY_DAYS);
     qos_mutex_unlock(&control->lock);
-    qos_db_save_jobs(control->db, jobs, qos_gate_now(), qos_wall_now(), history_days);
+    qos_db_save_jobs(control->db, jobs, qos_clock_now(), qos_wall_now(), history_days);
 }
 
 static GArray *copy_shares(QosGate *gate, const GPtrArray *jobs)
@@ -74,7 +74,7 @@ static void save_rules(QosControl *control)
 
     qos_mutex_lock(&control->setting);
     rules = qos_control_rules(control);
-    if (!qos_db_save_rules(control->db, rules, qos_gate_now(), qos_wall_now(), &error))
+    if (!qos_db_save_rules(control->db, rules, qos_clock_now(), qos_wall_now(), &error))
         g_warning("%s; rules that have expired are still there", error->message);
     qos_mutex_unlock(&control->setting);
     qos_rules_unref(rules);
@@ -94,7 +94,7 @@ static void gate_has_changed(QosGateChanges changes, void *data)
 /* At whole multiples on the wall's clock, so that two saves fill a slice of the history. */
 static QosTime next_save(void)
 {
-    return qos_gate_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
+    return qos_clock_now() + SAVE_INTERVAL - qos_wall_now() % SAVE_INTERVAL;
 }
 
 /* A step of the database's thread. It saves the totals, with all that jobs lent and borrowed, every
@@ -102,7 +102,7 @@ static QosTime next_save(void)
 static QosTime save_now_and_then(gpointer data)
 {
     QosControl *control = data;
-    const QosTime now = qos_gate_now();
+    const QosTime now = qos_clock_now();
 
     qos_mutex_lock(&control->lock);
     QosGateChanges changes = control->changes;

@@ -28,7 +28,7 @@ static gint more_recent_first(gconstpointer a, gconstpointer b)
 /* All jobs, one reference each. */
 static GPtrArray *list_jobs(QosGate *gate)
 {
-    GPtrArray *jobs = qos_account_list(qos_sched_account(qos_gate_lock(gate)));
+    GPtrArray *jobs = qos_jobs_list(qos_sched_jobs(qos_gate_lock(gate)));
 
     qos_gate_unlock(gate);
     return jobs;
@@ -41,7 +41,7 @@ static QosJob *copy_job(QosGate *gate, const QosJob *job, QosReportAdapt *adapt)
     QosJob *copy = g_new(QosJob, 1);
     QosSchedShare share;
     const QosSched *sched = qos_gate_lock(gate);
-    const gboolean has_share = qos_sched_copy_job(sched, job, copy, &share, qos_gate_now());
+    const gboolean has_share = qos_sched_copy_job(sched, job, copy, &share, qos_clock_now());
 
     qos_gate_unlock(gate);
     if (has_share && adapt)
@@ -62,7 +62,7 @@ GPtrArray *qos_report_copy_jobs(QosGate *gate, QosReportAdapt *adapt)
 
 QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id)
 {
-    QosJob *job = qos_account_find(qos_sched_account(qos_gate_lock(gate)), id), *copy;
+    QosJob *job = qos_jobs_find(qos_sched_jobs(qos_gate_lock(gate)), id), *copy;
 
     qos_gate_unlock(gate);
     if (!job)
@@ -75,7 +75,7 @@ QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id)
 static void count_jobs(QosGate *gate, QosReportJobCounts *counts)
 {
     g_autoptr(GPtrArray) jobs = list_jobs(gate);
-    const QosTime now = qos_gate_now();
+    const QosTime now = qos_clock_now();
 
     *counts = (QosReportJobCounts){.all = jobs->len};
     for (guint i = 0; i < jobs->len; i++) {
@@ -138,7 +138,7 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
     if (report->is_shared)
         qos_lockclient_status(fs->lockclient, &report->sharing);
     report->wall = g_get_real_time() * QOS_MICROSECOND;
-    report->now = qos_gate_now();
+    report->now = qos_clock_now();
     return report;
 }
 

@@ -231,8 +231,8 @@ static void add_mount(JsonBuilder *builder, const QosReport *report)
     qos_json_add_count(builder, "total", report->slots.slots);
     qos_json_add_count(builder, "running", report->slots.running);
     qos_json_add_count(builder, "stalled", report->slots.stalled);
-    qos_json_add_count(builder, "passing", report->slots.passing);
-    qos_json_add_count(builder, "held", report->slots.held);
+    qos_json_add_count(builder, "passing", report->slots.over_limit);
+    qos_json_add_count(builder, "held", report->slots.at_limit);
     qos_json_add_count(builder, "draining", report->slots.draining);
     json_builder_end_object(builder);
     add_adapt(builder, report);

@@ -38,10 +38,10 @@ static void append_mount(GString *text, const QosReport *report)
                        report->slots.stalled);
     qos_prometheus_one(text, "qosfs_slots_passing", "gauge",
                        "Requests in the store without a slot, as they must not wait.",
-                       report->slots.passing);
+                       report->slots.over_limit);
     qos_prometheus_one(text, "qosfs_slots_held", "gauge",
                        "Requests that are due, of jobs that have their full share of slots.",
-                       report->slots.held);
+                       report->slots.at_limit);
     qos_prometheus_one(text, "qosfs_parked_bytes", "gauge",
                        "Memory that waiting requests and their data take.",
                        report->slots.parked_bytes);

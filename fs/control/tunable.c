@@ -228,13 +228,13 @@ void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *
 
     switch (tunable) {
     case QOS_TUNABLE_NRS_POLICIES:
-        qos_sched_set_policy(sched, qos_policy_by_name(tunables->text[tunable]), qos_gate_now());
+        qos_sched_set_policy(sched, qos_policy_by_name(tunables->text[tunable]), qos_clock_now());
         break;
     case QOS_TUNABLE_SLOTS:
-        qos_sched_set_slots(sched, (guint)number, qos_gate_now());
+        qos_sched_set_slots(sched, (guint)number, qos_clock_now());
         break;
     case QOS_TUNABLE_JOB_CLEANUP_INTERVAL:
-        qos_sched_account(sched)->cleanup_interval = number * QOS_SECOND;
+        qos_sched_jobs(sched)->cleanup_interval = number * QOS_SECOND;
         break;
     case QOS_TUNABLE_PARKED_MIB:
         qos_sched_set_parked_max(sched, (guint64)number << 20);
@@ -244,7 +244,7 @@ void qos_tunables_apply(const QosTunables *tunables, QosTunable tunable, QosFs *
     case QOS_TUNABLE_ADAPT_PERIOD:
     case QOS_TUNABLE_ADAPT_BYTES:
     case QOS_TUNABLE_ADAPT_METADATA:
-        qos_sched_set_adapt(sched, &config, qos_gate_now());
+        qos_sched_set_adapt(sched, &config, qos_clock_now());
         break;
     case QOS_TUNABLE_JOBID_VAR: /* set below */
     case QOS_TUNABLE_JOBID_NAME:

@@ -188,7 +188,8 @@ static gboolean choose_threads(Mounter *mounter, GError **error)
     return FALSE;
 }
 
-/* Without file handles, how many files the kernel may know is bounded by the limit of open files.
+/* Without file open files, how many files the kernel may know is bounded by the limit of open
+ * files.
  */
 static void warn_of_bound(const Mounter *mounter)
 {
@@ -237,19 +238,19 @@ static gboolean no_thread(GError **error)
     return FALSE;
 }
 
-static gboolean start_sharing(Mounter *mounter, GError **error)
+static gboolean join_cluster(Mounter *mounter, GError **error)
 {
     QosFs *fs = &mounter->fs;
-    const QosSharingConfig *config = &mounter->options.sharing;
+    const QosClusterConfig *config = &mounter->options.cluster;
 
     if (!config->server)
         return TRUE;
-    if (config->locks == QOS_SHARING_LOCKS_CLUSTER)
-        fs->locks = qos_locks_new(fs->interrupt_table);
-    fs->lockclient = qos_sharing_start(fs, mounter->db, config, error);
+    if (config->locks == QOS_CLUSTER_LOCKS_CLUSTER)
+        fs->filelocks = qos_filelocks_new(fs->interrupt_table);
+    fs->lockclient = qos_cluster_start(fs, mounter->db, config, error);
     if (!fs->lockclient)
         return FALSE;
-    if (!fs->locks || qos_locks_start(fs->locks, fs->lockclient) == 0)
+    if (!fs->filelocks || qos_filelocks_start(fs->filelocks, fs->lockclient) == 0)
         return TRUE;
     return no_thread(error);
 }
@@ -257,10 +258,10 @@ static gboolean start_sharing(Mounter *mounter, GError **error)
 /* Starts what tells the kernel to forget names, attributes and pages. */
 static gboolean start_telling(QosFs *fs, GError **error)
 {
-    fs->tolls = qos_tolls_new(fs->session, qos_gate_now);
+    fs->pay_points = qos_pay_points_new(fs->session, qos_clock_now);
     if (fs->lockclient)
         fs->coherence = qos_coherence_new(fs);
-    if (fs->tolls && (fs->coherence || !fs->lockclient))
+    if (fs->pay_points && (fs->coherence || !fs->lockclient))
         return TRUE;
     return no_thread(error);
 }
@@ -306,9 +307,9 @@ static gboolean start(Mounter *mounter, GError **error)
                                      : qos_inodes_new(mounter->source, error);
     if (!fs->inodes)
         return FALSE;
-    fs->handles = qos_handles_new(qos_inodes_left_to_open(fs->inodes));
-    fs->streams = qos_streams_new();
-    fs->openers = qos_openers_new();
+    fs->open_files = qos_open_files_new(qos_inodes_left_to_open(fs->inodes));
+    fs->dir_streams = qos_dir_streams_new();
+    fs->open_jobs = qos_open_jobs_new();
     fs->boosts = qos_boosts_new();
     fs->interrupt_table = qos_interrupt_table_new();
     fs->gate = qos_gate_new(&qos_policy_tbf, SLOTS_AT_FIRST, CLEANUP_AT_FIRST);
@@ -320,17 +321,17 @@ static gboolean start(Mounter *mounter, GError **error)
     if (qos_gate_start(fs->gate) != 0)
         return no_thread(error);
     fs->callers = qos_callers_new(fs->gate);
-    fs->namers = qos_namers_new(fs->callers);
-    fs->root = qos_root_new(fs->gate, fs->inodes, error);
-    if (!fs->root)
+    fs->resolver = qos_resolver_new(fs->callers);
+    fs->root_attr = qos_root_attr_new(fs->gate, fs->inodes, error);
+    if (!fs->root_attr)
         return FALSE;
-    if (!qos_sharing_check(mounter->source, &mounter->options.sharing, error) ||
+    if (!qos_cluster_check(mounter->source, &mounter->options.cluster, error) ||
         !choose_ring(mounter, error))
         return FALSE; /* what comes next would be left behind */
     mounter->db = qos_db_open(mounter->options.database, error);
     if (!mounter->db)
         explain_second_mount(mounter, error);
-    if (!mounter->db || !start_sharing(mounter, error))
+    if (!mounter->db || !join_cluster(mounter, error))
         return FALSE;
     if (fs->lockclient)
         qos_inodes_trust_credits(fs->inodes);
@@ -345,7 +346,7 @@ static gboolean start(Mounter *mounter, GError **error)
     fs->session = new_session(mounter, error);
     if (!fs->session)
         return FALSE;
-    fs->backings = qos_backings_new(fs->session, fs->gate);
+    fs->passthroughs = qos_passthroughs_new(fs->session, fs->gate);
     if (!start_telling(fs, error))
         return FALSE;
     if (fs->lockclient)
@@ -377,38 +378,38 @@ static void stop(Mounter *mounter)
 {
     QosFs *fs = &mounter->fs;
 
-    qos_locks_stop(fs->locks);
-    qos_namers_stop(fs->namers);
+    qos_filelocks_stop(fs->filelocks);
+    qos_resolver_stop(fs->resolver);
     qos_coherence_stop(fs->coherence);
     if (fs->gate)
         qos_gate_stop(fs->gate);
     qos_interrupts_stop(fs->interrupts);
     g_clear_pointer(&fs->lockclient, qos_lockclient_free);
     qos_coherence_free(fs->coherence);
-    qos_tolls_free(fs->tolls);
+    qos_pay_points_free(fs->pay_points);
     if (mounter->db) /* its thread answers readers of the history, by the ring too */
         qos_db_flush(mounter->db);
     qos_ring_free(mounter->ring);
     unmount(mounter);
     if (fs->control)
         qos_control_stop(fs->control);
-    qos_handles_free(fs->handles);
-    qos_streams_free(fs->streams);
-    qos_backings_free(fs->backings);
+    qos_open_files_free(fs->open_files);
+    qos_dir_streams_free(fs->dir_streams);
+    qos_passthroughs_free(fs->passthroughs);
     if (fs->session)
         fuse_session_destroy(fs->session);
     qos_control_free(fs->control);
-    qos_locks_free(fs->locks);
+    qos_filelocks_free(fs->filelocks);
     if (mounter->is_up)
         qos_db_close(mounter->db);
     else
         qos_db_discard(mounter->db);
     qos_interrupts_free(fs->interrupts);
-    qos_namers_free(fs->namers);
+    qos_resolver_free(fs->resolver);
     qos_callers_free(fs->callers);
-    qos_openers_free(fs->openers);
+    qos_open_jobs_free(fs->open_jobs);
     qos_boosts_free(fs->boosts);
-    qos_root_free(fs->root);
+    qos_root_attr_free(fs->root_attr);
     qos_inodes_free(fs->inodes);
     qos_gate_free(fs->gate);
     qos_readers_free(fs->readers);

@@ -167,45 +167,45 @@ static gboolean set_path(const char *name, const char *value, char **path, GErro
 
 static gboolean set_server(QosOptions *options, const char *value, GError **error)
 {
-    return set_text("server", value, &options->sharing.server, error);
+    return set_text("server", value, &options->cluster.server, error);
 }
 
 static gboolean set_locks(QosOptions *options, const char *value, GError **error)
 {
     const char *const words[] = {
-        [QOS_SHARING_LOCKS_CLUSTER] = "cluster", [QOS_SHARING_LOCKS_LOCAL] = "local", NULL};
+        [QOS_CLUSTER_LOCKS_CLUSTER] = "cluster", [QOS_CLUSTER_LOCKS_LOCAL] = "local", NULL};
     guint place;
 
-    options->sharing.has_locks =
+    options->cluster.has_locks =
         find_word("locks", value, words, "cluster or local", &place, error);
-    if (options->sharing.has_locks)
-        options->sharing.locks = (QosSharingLocks)place;
-    return options->sharing.has_locks;
+    if (options->cluster.has_locks)
+        options->cluster.locks = (QosClusterLocks)place;
+    return options->cluster.has_locks;
 }
 
 static gboolean set_server_ca(QosOptions *options, const char *value, GError **error)
 {
-    return set_path("server_ca", value, &options->sharing.ca, error);
+    return set_path("server_ca", value, &options->cluster.ca, error);
 }
 
 static gboolean set_server_cert(QosOptions *options, const char *value, GError **error)
 {
-    return set_path("server_cert", value, &options->sharing.certificate, error);
+    return set_path("server_cert", value, &options->cluster.certificate, error);
 }
 
 static gboolean set_server_key(QosOptions *options, const char *value, GError **error)
 {
-    return set_path("server_key", value, &options->sharing.key, error);
+    return set_path("server_key", value, &options->cluster.key, error);
 }
 
 static gboolean set_server_munge(QosOptions *options, const char *value, GError **error)
 {
-    return set_path("server_munge", value, &options->sharing.munged, error);
+    return set_path("server_munge", value, &options->cluster.munged, error);
 }
 
 static gboolean set_store(QosOptions *options, const char *value, GError **error)
 {
-    return set_text("store", value, &options->sharing.store, error);
+    return set_text("store", value, &options->cluster.store, error);
 }
 
 static gboolean set_allow_other(QosOptions *options, const char *value G_GNUC_UNUSED,
@@ -467,17 +467,17 @@ static int parse_word(void *data, const char *text, int key, struct fuse_args *r
 }
 
 /* Checks that options which need server= are given only with it. */
-static gboolean check_sharing(const QosSharingConfig *sharing, GError **error)
+static gboolean check_cluster(const QosClusterConfig *cluster, GError **error)
 {
-    const char *alone = sharing->ca            ? "server_ca"
-                        : sharing->certificate ? "server_cert"
-                        : sharing->key         ? "server_key"
-                        : sharing->munged      ? "server_munge"
-                        : sharing->store       ? "store"
-                        : sharing->has_locks   ? "locks"
+    const char *alone = cluster->ca            ? "server_ca"
+                        : cluster->certificate ? "server_cert"
+                        : cluster->key         ? "server_key"
+                        : cluster->munged      ? "server_munge"
+                        : cluster->store       ? "store"
+                        : cluster->has_locks   ? "locks"
                                                : NULL;
 
-    if (sharing->server || !alone)
+    if (cluster->server || !alone)
         return TRUE;
     qos_set_error(error, EINVAL, "option %s: it goes with server=ADDRESS, which is missing", alone);
     return FALSE;
@@ -523,7 +523,7 @@ static gboolean finish(Parser *parser)
                       options->source ? "DIR" : "SRC");
         return FALSE;
     }
-    if (!check_sharing(&options->sharing, &parser->error))
+    if (!check_cluster(&options->cluster, &parser->error))
         return FALSE;
     if (config->attr_timeout < 0)
         config->attr_timeout = timeout;
@@ -578,7 +578,7 @@ void qos_options_clear(QosOptions *options)
     g_clear_pointer(&options->source, g_free);
     g_clear_pointer(&options->mountpoint, g_free);
     g_clear_pointer(&options->database, g_free);
-    qos_sharing_config_clear(&options->sharing);
+    qos_cluster_config_clear(&options->cluster);
     g_clear_pointer(&options->mount_namespace, g_free);
     g_clear_pointer(&options->overrides, g_hash_table_unref);
     if (options->labels)

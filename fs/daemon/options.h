@@ -19,7 +19,7 @@ typedef struct {
     char *source; /* SRC and DIR as given */
     char *mountpoint;
     char *database;           /* db=, or NULL: qos_db_default_path() */
-    QosSharingConfig sharing; /* server= and what goes with it */
+    QosClusterConfig cluster; /* server= and what goes with it */
     char *mount_namespace;    /* -N: a pid or the path of a namespace file, or NULL */
     QosFsConfig config;
     gboolean allow_other;

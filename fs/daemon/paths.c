@@ -113,6 +113,6 @@ gboolean qos_paths_resolve(QosOptions *options, char **ret_source, char **ret_mo
         return FALSE;
     /* With -f it is not needed. The database is the first that would be left behind. */
     return (options->fake || qos_mountpoint_check_device(error)) &&
-           check_socket(options->sharing.server, *ret_mountpoint, error) &&
+           check_socket(options->cluster.server, *ret_mountpoint, error) &&
            resolve_database(options, *ret_mountpoint, error);
 }

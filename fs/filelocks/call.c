@@ -16,7 +16,7 @@ static const QosResourceType *extent_type(void)
 
 /* --- files --- */
 
-static void name_file(QosResource *resource, const QosFileName *file, QosLocksKind kind)
+static void name_file(QosResource *resource, const QosFileName *file, QosFileLockKind kind)
 {
     const struct {
         guint64 number, device;
@@ -28,8 +28,8 @@ static void name_file(QosResource *resource, const QosFileName *file, QosLocksKi
     qos_resource_init(resource, QOS_RESOURCE_EXTENT, &name, sizeof(name));
 }
 
-QosLockedFile *qos_locked_file_find_locked(QosLocks *locks, const QosFileName *name,
-                                           QosLocksKind kind)
+QosLockedFile *qos_locked_file_find_locked(QosFileLocks *locks, const QosFileName *name,
+                                           QosFileLockKind kind)
 {
     QosResource resource;
 
@@ -37,8 +37,8 @@ QosLockedFile *qos_locked_file_find_locked(QosLocks *locks, const QosFileName *n
     return g_hash_table_lookup(locks->files, &resource);
 }
 
-QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *name,
-                                          QosLocksKind kind)
+QosLockedFile *qos_locked_file_get_locked(QosFileLocks *locks, const QosFileName *name,
+                                          QosFileLockKind kind)
 {
     QosLockedFile *file = qos_locked_file_find_locked(locks, name, kind);
 
@@ -52,19 +52,20 @@ QosLockedFile *qos_locked_file_get_locked(QosLocks *locks, const QosFileName *na
     return file;
 }
 
-/* A conversion fails only where all is lost already, which qos_locks_lost() is about to hear. */
-void qos_locked_file_adjust_locked(QosLocks *locks, QosLockedFile *file)
+/* A conversion fails only where all is lost already, which qos_filelocks_lost() is about to hear.
+ */
+void qos_locked_file_adjust_locked(QosFileLocks *locks, QosLockedFile *file)
 {
     QosCredit join;
 
     if (file->held == NULL)
         return;
-    if (qos_locktable_is_empty(&file->table)) {
+    if (qos_filelock_table_is_empty(&file->table)) {
         qos_lockclient_put(locks->client, file->held);
         g_clear_pointer(&file->held, g_free);
         return;
     }
-    join = qos_locktable_join(&file->table);
+    join = qos_filelock_table_join(&file->table);
     qos_lockclient_convert(locks->client, &join, QOS_CREDIT_LASTING, file->held);
     qos_credit_clear(extent_type(), &join);
 }
@@ -85,10 +86,10 @@ static void bring_on_locked(QosLockedFile *file)
     }
 }
 
-void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file)
+void qos_locked_file_tidy_locked(QosFileLocks *locks, QosLockedFile *file)
 {
     bring_on_locked(file);
-    if (!qos_locktable_is_empty(&file->table) || file->calls.length > 0)
+    if (!qos_filelock_table_is_empty(&file->table) || file->calls.length > 0)
         return;
     g_hash_table_remove(locks->files, file);
     g_atomic_int_add(&locks->file_count, -1);
@@ -100,7 +101,7 @@ void qos_locked_file_tidy_locked(QosLocks *locks, QosLockedFile *file)
 /* When the keeper is to look at it. */
 static void set_due_locked(QosCall *call, QosTime due)
 {
-    QosLocks *locks = call->locks;
+    QosFileLocks *locks = call->locks;
 
     if (call->due != QOS_NEVER)
         g_queue_unlink(&locks->due, &call->due_link);
@@ -122,7 +123,7 @@ static void enter_state_locked(QosCall *call, QosCallState state)
 
 gboolean qos_call_take_place_locked(QosCall *call, const QosCaller *payer)
 {
-    if (!qos_places_take(&call->locks->places, payer->job, payer->user))
+    if (!qos_quota_take(&call->locks->quota, payer->job, payer->user))
         return FALSE;
     call->payer = payer;
     return TRUE;
@@ -133,7 +134,7 @@ static void give_place_back_locked(QosCall *call)
     const QosCaller *payer = g_steal_pointer(&call->payer);
 
     if (payer != NULL)
-        qos_places_give_back(&call->locks->places, payer->job, payer->user);
+        qos_quota_give_back(&call->locks->quota, payer->job, payer->user);
 }
 
 /* --- the end --- */
@@ -171,13 +172,13 @@ static void block_locked(QosCall *call)
         qos_call_begin_wait_locked(call);
 }
 
-static void postpone_locked(QosCall *call)
+static void retry_locked(QosCall *call)
 {
-    QosTime now = qos_gate_now();
+    QosTime now = qos_clock_now();
 
-    enter_state_locked(call, QOS_CALL_POSTPONED);
+    enter_state_locked(call, QOS_CALL_RETRYING);
     if (call->give_up == 0)
-        call->give_up = call->mode == QOS_LOCKS_WAIT ? QOS_NEVER : now + QOS_LOCKCLIENT_AWAY;
+        call->give_up = call->mode == QOS_FILELOCKS_WAIT ? QOS_NEVER : now + QOS_LOCKCLIENT_AWAY;
     if (now >= call->give_up)
         qos_call_finish_locked(call, ENOLCK);
     else
@@ -189,21 +190,22 @@ static void postpone_locked(QosCall *call)
 static gboolean eases(const QosCall *call)
 {
     return !call->lock.span.writes &&
-           qos_locktable_conflict(&call->file->table, ~call->lock.owner, &call->lock.span) != NULL;
+           qos_filelock_table_conflict(&call->file->table, ~call->lock.owner, &call->lock.span) !=
+               NULL;
 }
 
 static void grant_locked(QosCall *call)
 {
     QosLockedFile *file = call->file;
 
-    if (call->mode != QOS_LOCKS_TEST) {
+    if (call->mode != QOS_FILELOCKS_TEST) {
         const gboolean gives_up = eases(call);
 
         file->is_eased |= gives_up;
-        qos_locktable_set(&file->table, &call->lock);
-        qos_locks_note_owner_locked(call->locks, file, call->lock.owner);
+        qos_filelock_table_set(&file->table, &call->lock);
+        qos_filelocks_note_owner_locked(call->locks, file, call->lock.owner);
         if (gives_up)
-            qos_locks_tell_locked(call->locks);
+            qos_filelocks_tell_locked(call->locks);
         if (file->held == NULL)
             file->held = g_steal_pointer(&call->use);
         else
@@ -214,16 +216,16 @@ static void grant_locked(QosCall *call)
 }
 
 /* Another owner of this mount is in the way. */
-static void yield_locked(QosCall *call, const QosLock *other)
+static void yield_locked(QosCall *call, const QosFileLock *other)
 {
     put_use_locked(call);
     if (call->is_interrupted) {
         qos_call_finish_locked(call, EINTR);
-    } else if (call->mode == QOS_LOCKS_TEST) {
+    } else if (call->mode == QOS_FILELOCKS_TEST) {
         call->has_other = TRUE;
         call->other = *other;
         qos_call_finish_locked(call, 0);
-    } else if (call->mode == QOS_LOCKS_TRY) {
+    } else if (call->mode == QOS_FILELOCKS_TRY) {
         qos_call_finish_locked(call, EAGAIN);
     } else {
         block_locked(call);
@@ -233,15 +235,15 @@ static void yield_locked(QosCall *call, const QosLock *other)
 /* Another mount is in the way. Its owner, and the part that is locked, are not known. */
 static void deny_locked(QosCall *call)
 {
-    if (call->mode == QOS_LOCKS_TEST) {
+    if (call->mode == QOS_FILELOCKS_TEST) {
         call->has_other = TRUE;
         call->other.span = call->lock.span;
         call->other.span.writes = TRUE;
         qos_call_finish_locked(call, 0);
-    } else if (call->mode == QOS_LOCKS_TRY) {
+    } else if (call->mode == QOS_FILELOCKS_TRY) {
         qos_call_finish_locked(call, EAGAIN);
     } else {
-        postpone_locked(call);
+        retry_locked(call);
     }
 }
 
@@ -259,14 +261,14 @@ static void settle_locked(QosCall *call, QosCreditVerdict verdict)
     else if (verdict == QOS_CREDIT_DENIED)
         deny_locked(call);
     else
-        postpone_locked(call);
+        retry_locked(call);
 }
 
 /* From the link, without locks. */
 static void asked(QosLockUse *use, QosCreditVerdict verdict)
 {
     QosCall *call = use->hold.user;
-    QosLocks *locks = call->locks;
+    QosFileLocks *locks = call->locks;
     QosLockedFile *file;
 
     qos_mutex_lock(&locks->lock);
@@ -274,16 +276,16 @@ static void asked(QosLockUse *use, QosCreditVerdict verdict)
     settle_locked(call, verdict);
     qos_locked_file_tidy_locked(locks, file);
     pthread_cond_signal(&locks->settled);
-    qos_locks_unlock(locks);
+    qos_filelocks_unlock(locks);
 }
 
 static void ask_locked(QosCall *call)
 {
     const QosSpan *span = &call->lock.span;
     QosCredit want = qos_credit_span(span->first, span->last, span->writes);
-    guint flags = call->mode == QOS_LOCKS_TEST ? 0 : QOS_CREDIT_LASTING;
+    guint flags = call->mode == QOS_FILELOCKS_TEST ? 0 : QOS_CREDIT_LASTING;
 
-    if (call->mode == QOS_LOCKS_WAIT)
+    if (call->mode == QOS_FILELOCKS_WAIT)
         flags |= QOS_CREDIT_WAIT;
     enter_state_locked(call, QOS_CALL_ASKING);
     call->use = g_new0(QosLockUse, 1);
@@ -300,12 +302,13 @@ static void ask_locked(QosCall *call)
 
 void qos_call_advance_locked(QosCall *call)
 {
-    const QosLocktable *table = &call->file->table;
-    const QosLock *other = qos_locktable_conflict(table, call->lock.owner, &call->lock.span);
+    const QosFileLockTable *table = &call->file->table;
+    const QosFileLock *other =
+        qos_filelock_table_conflict(table, call->lock.owner, &call->lock.span);
 
     if (other != NULL) {
         yield_locked(call, other);
-    } else if (call->mode != QOS_LOCKS_TEST && !qos_locktable_has_room(table)) {
+    } else if (call->mode != QOS_FILELOCKS_TEST && !qos_filelock_table_has_room(table)) {
         put_use_locked(call);
         qos_call_finish_locked(call, ENOLCK);
     } else if (call->state == QOS_CALL_ALLOWED) {
@@ -332,7 +335,7 @@ static void reply(const QosCall *call)
     struct flock found = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
     const QosSpan *span = &call->other.span;
 
-    if (call->error != 0 || call->mode != QOS_LOCKS_TEST) {
+    if (call->error != 0 || call->mode != QOS_FILELOCKS_TEST) {
         fuse_reply_err(call->request, call->error);
         return;
     }
@@ -347,17 +350,17 @@ static void reply(const QosCall *call)
 
 static void answer(QosCall *call)
 {
-    if (call->mode == QOS_LOCKS_WAIT)
+    if (call->mode == QOS_FILELOCKS_WAIT)
         qos_interrupt_table_ignore(call->locks->interrupts, call->number);
     reply(call);
     qos_call_unref(call);
 }
 
-void qos_locks_unlock(QosLocks *locks)
+void qos_filelocks_unlock(QosFileLocks *locks)
 {
     GList *next = locks->answered.head;
 
-    qos_locks_tell_locked(locks);
+    qos_filelocks_tell_locked(locks);
     g_queue_init(&locks->answered);
     qos_mutex_unlock(&locks->lock);
     while (next != NULL) {

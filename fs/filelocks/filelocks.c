@@ -15,9 +15,9 @@
 #include "sys/clock.h"
 
 /* An owner of this mount gave something up. */
-static void go_on_locked(QosLocks *locks, QosLockedFile *file)
+static void go_on_locked(QosFileLocks *locks, QosLockedFile *file)
 {
-    qos_locks_tell_locked(locks);
+    qos_filelocks_tell_locked(locks);
     qos_locked_file_adjust_locked(locks, file);
     file->is_eased = TRUE;
     qos_locked_file_tidy_locked(locks, file);
@@ -38,7 +38,7 @@ static void end_locked(QosCall *call, int error)
 static void interrupted(gpointer data)
 {
     QosCall *call = data;
-    QosLocks *locks = call->locks;
+    QosFileLocks *locks = call->locks;
 
     qos_mutex_lock(&locks->lock);
     call->is_interrupted = TRUE;
@@ -52,20 +52,20 @@ static void interrupted(gpointer data)
 
 /* flock(2): a shared lock is given up before an exclusive one is asked for, so that two owners that
  * want that do not wait for each other. If the owner has an exclusive lock, nothing changes. */
-static void give_shared_locked(QosLocks *locks, QosLockedFile *file, const QosLock *lock)
+static void give_shared_locked(QosFileLocks *locks, QosLockedFile *file, const QosFileLock *lock)
 {
     const QosSpan shared = {lock->span.first, lock->span.last, FALSE};
 
-    if (lock->span.writes && qos_locktable_has_owner(&file->table, lock->owner) &&
-        qos_locktable_conflict(&file->table, ~lock->owner, &shared) == NULL) {
-        qos_locktable_unset(&file->table, lock->owner, 0, G_MAXUINT64);
+    if (lock->span.writes && qos_filelock_table_has_owner(&file->table, lock->owner) &&
+        qos_filelock_table_conflict(&file->table, ~lock->owner, &shared) == NULL) {
+        qos_filelock_table_unset(&file->table, lock->owner, 0, G_MAXUINT64);
         go_on_locked(locks, file);
     }
 }
 
 static void begin_locked(QosCall *call)
 {
-    if (call->kind == QOS_LOCKS_WHOLE && call->mode != QOS_LOCKS_TEST)
+    if (call->kind == QOS_FILELOCKS_WHOLE && call->mode != QOS_FILELOCKS_TEST)
         give_shared_locked(call->locks, call->file, &call->lock);
     qos_call_advance_locked(call);
 }
@@ -76,7 +76,7 @@ static void begin_locked(QosCall *call)
  * itself. */
 static void look_for_signals(QosCall *call, pid_t caller)
 {
-    QosLocks *locks = call->locks;
+    QosFileLocks *locks = call->locks;
 
     qos_mutex_lock(&locks->lock);
     gboolean waits = call->state != QOS_CALL_ANSWERED;
@@ -88,19 +88,20 @@ static void look_for_signals(QosCall *call, pid_t caller)
 /* FALSE: it fails, because so many wait already. */
 static gboolean take_place_locked(QosCall *call)
 {
-    const QosCaller *payer = ((const QosHandle *)call->lock.handle)->caller;
+    const QosCaller *payer = ((const QosOpenFile *)call->lock.open_file)->caller;
 
-    if (call->mode != QOS_LOCKS_WAIT || qos_call_take_place_locked(call, payer))
+    if (call->mode != QOS_FILELOCKS_WAIT || qos_call_take_place_locked(call, payer))
         return TRUE;
-    qos_complain(&call->locks->complaints, G_LOG_LEVEL_WARNING, qos_gate_now(),
+    qos_complain(&call->locks->complaints, G_LOG_LEVEL_WARNING, qos_clock_now(),
                  "job %s: %u requests of all jobs wait for file locks, and it is refused more "
                  "(ENOLCK) until some have theirs",
-                 payer->job->id, call->locks->places.taken);
+                 payer->job->id, call->locks->quota.taken);
     return FALSE;
 }
 
-void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name, QosLocksKind kind,
-                    QosLocksMode mode, const QosLock *lock, gboolean may_miss_signals)
+void qos_filelocks_take(QosFileLocks *locks, fuse_req_t request, const QosFileName *name,
+                        QosFileLockKind kind, QosFileLockMode mode, const QosFileLock *lock,
+                        gboolean may_miss_signals)
 {
     QosCall *call = g_new0(QosCall, 1);
     pid_t caller = fuse_req_ctx(request)->pid;
@@ -115,7 +116,7 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
     call->lock = *lock;
     call->due = QOS_NEVER;
     call->link.data = call->due_link.data = call;
-    if (mode == QOS_LOCKS_WAIT)
+    if (mode == QOS_FILELOCKS_WAIT)
         qos_interrupt_table_listen(locks->interrupts, call->number, interrupted, call);
     qos_mutex_lock(&locks->lock);
     call->file = file = qos_locked_file_get_locked(locks, name, kind);
@@ -127,14 +128,14 @@ void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *name
     else
         begin_locked(call);
     qos_locked_file_tidy_locked(locks, file);
-    qos_locks_unlock(locks);
-    if (mode == QOS_LOCKS_WAIT && may_miss_signals)
+    qos_filelocks_unlock(locks);
+    if (mode == QOS_FILELOCKS_WAIT && may_miss_signals)
         look_for_signals(call, caller);
     qos_call_unref(call);
 }
 
-void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind, guint64 owner,
-                    guint64 first, guint64 last)
+void qos_filelocks_give(QosFileLocks *locks, const QosFileName *name, QosFileLockKind kind,
+                        guint64 owner, guint64 first, guint64 last)
 {
     /* Each close() comes here, and few files are ever locked. An owner that gives up a lock was
      * answered before, and the file was counted before that. */
@@ -142,100 +143,102 @@ void qos_locks_give(QosLocks *locks, const QosFileName *name, QosLocksKind kind,
         return;
     qos_mutex_lock(&locks->lock);
     QosLockedFile *file = qos_locked_file_find_locked(locks, name, kind);
-    if (file != NULL && qos_locktable_unset(&file->table, owner, first, last)) {
-        qos_locks_note_owner_locked(locks, file, owner);
+    if (file != NULL && qos_filelock_table_unset(&file->table, owner, first, last)) {
+        qos_filelocks_note_owner_locked(locks, file, owner);
         go_on_locked(locks, file);
     }
-    qos_locks_unlock(locks);
+    qos_filelocks_unlock(locks);
 }
 
 /* Removes the locks that were taken by the open file (NULL: by any). FALSE: there were none. */
-static gboolean unset_locked(QosLocks *locks, QosLockedFile *file, const QosHandle *handle)
+static gboolean unset_locked(QosFileLocks *locks, QosLockedFile *file, const QosOpenFile *open_file)
 {
-    g_autoptr(GArray) owners = qos_locktable_owners(&file->table, handle);
+    g_autoptr(GArray) owners = qos_filelock_table_owners(&file->table, open_file);
 
-    if (handle != NULL)
-        qos_locktable_unset_handle(&file->table, handle);
+    if (open_file != NULL)
+        qos_filelock_table_unset_open_file(&file->table, open_file);
     else
-        qos_locktable_clear(&file->table);
+        qos_filelock_table_clear(&file->table);
     for (guint i = 0; i < owners->len; i++)
-        qos_locks_note_owner_locked(locks, file, g_array_index(owners, guint64, i));
+        qos_filelocks_note_owner_locked(locks, file, g_array_index(owners, guint64, i));
     return owners->len > 0;
 }
 
-void qos_locks_close(QosLocks *locks, const QosHandle *handle)
+void qos_filelocks_close(QosFileLocks *locks, const QosOpenFile *open_file)
 {
     qos_mutex_lock(&locks->lock);
-    for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
-        QosLockedFile *file = qos_locked_file_find_locked(locks, &handle->name, kind);
-        if (file != NULL && unset_locked(locks, file, handle))
+    for (guint kind = 0; kind < QOS_FILELOCKS_KINDS; kind++) {
+        QosLockedFile *file = qos_locked_file_find_locked(locks, &open_file->name, kind);
+        if (file != NULL && unset_locked(locks, file, open_file))
             go_on_locked(locks, file);
     }
-    qos_locks_unlock(locks);
+    qos_filelocks_unlock(locks);
 }
 
-/* The lease is over: what is still in a table here is what qos_locks_lost() is about to hear of. */
-static gboolean has_locked(QosLocks *locks, const QosHandle *handle)
+/* The lease is over: what is still in a table here is what qos_filelocks_lost() is about to hear
+ * of. */
+static gboolean has_locked(QosFileLocks *locks, const QosOpenFile *open_file)
 {
     gboolean has = FALSE;
 
     qos_mutex_lock(&locks->lock);
-    for (guint kind = 0; kind < QOS_LOCKS_KINDS; kind++) {
-        const QosLockedFile *file = qos_locked_file_find_locked(locks, &handle->name, kind);
+    for (guint kind = 0; kind < QOS_FILELOCKS_KINDS; kind++) {
+        const QosLockedFile *file = qos_locked_file_find_locked(locks, &open_file->name, kind);
 
-        has |=
-            file != NULL && qos_locktable_has_taken(&file->table, handle, handle->caller->process);
+        has |= file != NULL &&
+               qos_filelock_table_has_taken(&file->table, open_file, open_file->caller->process);
     }
     qos_mutex_unlock(&locks->lock);
     return has;
 }
 
-/* A lost lock is noted at its handle before it leaves the table, so the handle is asked last. */
-gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle)
+/* A lost lock is noted at its open file before it leaves the table, so the open file is asked last.
+ */
+gboolean qos_filelocks_are_lost(QosFileLocks *locks, const QosOpenFile *open_file)
 {
     if (locks == NULL)
         return FALSE;
     if (g_atomic_int_get(&locks->file_count) > 0 && qos_lockclient_valid(locks->client) == 0 &&
-        has_locked(locks, handle))
+        has_locked(locks, open_file))
         return TRUE;
-    return qos_handle_locking(handle) == QOS_LOCKING_LOST;
+    return qos_open_file_locking(open_file) == QOS_LOCKING_LOST;
 }
 
 /* --- the lock client's callbacks --- */
 
 /* Releases at once: a part that another mount may have is not in use here, and nothing is cached
  * for file locks. */
-void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit)
+void qos_filelocks_drop(QosFileLocks *locks, const QosResource *resource, const QosCredit *credit)
 {
     qos_lockclient_release(locks->client, resource, credit);
 }
 
 /* By the name that the file has in the store, which takes no call on that. */
-static void tell_of_loss(QosLocks *locks, const GArray *lost)
+static void tell_of_loss(QosFileLocks *locks, const GArray *lost)
 {
-    const QosHandle *handle = g_array_index(lost, QosLock, 0).handle;
+    const QosOpenFile *open_file = g_array_index(lost, QosFileLock, 0).open_file;
     char link[QOS_PROC_PATH_MAX];
 
-    qos_proc_path(handle->fd, link);
+    qos_proc_path(open_file->fd, link);
     g_autofree char *path = g_file_read_link(link, NULL);
     g_autofree char *text = g_strescape(path != NULL ? path : "a file", NULL);
-    qos_complain(&locks->complaints, G_LOG_LEVEL_WARNING, qos_gate_now(),
+    qos_complain(&locks->complaints, G_LOG_LEVEL_WARNING, qos_clock_now(),
                  "%s: the locks on it (%u) are lost, because the lock server did not hear of this "
                  "mount for as long as its lease: reads and writes by the files they were taken on "
                  "fail from now on",
                  text, lost->len);
 }
 
-static void lose_locked(QosLocks *locks, QosLockedFile *file)
+static void lose_locked(QosFileLocks *locks, QosLockedFile *file)
 {
     const GArray *lost = file->table.locks;
-    const QosLock *before = NULL;
+    const QosFileLock *before = NULL;
 
     for (guint i = 0; lost != NULL && i < lost->len; i++) {
-        const QosLock *lock = &g_array_index(lost, QosLock, i);
+        const QosFileLock *lock = &g_array_index(lost, QosFileLock, i);
 
-        if (before == NULL || lock->handle != before->handle || lock->pid != before->pid)
-            qos_handle_lose_locks((QosHandle *)lock->handle, lock->pid);
+        if (before == NULL || lock->open_file != before->open_file || lock->pid != before->pid)
+            qos_open_file_lose_locks((QosOpenFile *)lock->open_file, lock->pid);
         before = lock;
     }
     if (lost != NULL)
@@ -244,41 +247,41 @@ static void lose_locked(QosLocks *locks, QosLockedFile *file)
     go_on_locked(locks, file);
 }
 
-void qos_locks_lost(QosLocks *locks, const QosResource *resource)
+void qos_filelocks_lost(QosFileLocks *locks, const QosResource *resource)
 {
     qos_mutex_lock(&locks->lock);
     QosLockedFile *file = g_hash_table_lookup(locks->files, resource);
     if (file != NULL)
         lose_locked(locks, file);
-    qos_locks_unlock(locks);
+    qos_filelocks_unlock(locks);
 }
 
-void qos_locks_changed(QosLocks *locks, gboolean is_up)
+void qos_filelocks_changed(QosFileLocks *locks, gboolean is_up)
 {
     qos_mutex_lock(&locks->lock);
     for (GList *link = locks->due.head; is_up && link != NULL; link = link->next) {
         QosCall *call = link->data;
-        if (call->state == QOS_CALL_POSTPONED)
+        if (call->state == QOS_CALL_RETRYING)
             call->due = 0;
     }
     qos_service_thread_wake_locked(&locks->keeper);
     qos_mutex_unlock(&locks->lock);
 }
 
-void qos_locks_deadlocked(QosLocks *locks, guint64 wait)
+void qos_filelocks_deadlocked(QosFileLocks *locks, guint64 wait)
 {
     QosCall *call;
 
     qos_mutex_lock(&locks->lock);
-    call = qos_locks_find_told_locked(locks, wait);
+    call = qos_filelocks_find_told_locked(locks, wait);
     if (call != NULL && qos_call_withdraw_locked(call))
         end_locked(call, EDEADLK);
-    qos_locks_unlock(locks);
+    qos_filelocks_unlock(locks);
 }
 
 /* --- the keeper --- */
 
-static void try_again_locked(QosLocks *locks, QosCall *call)
+static void try_again_locked(QosFileLocks *locks, QosCall *call)
 {
     QosLockedFile *file = call->file;
 
@@ -287,10 +290,10 @@ static void try_again_locked(QosLocks *locks, QosCall *call)
 }
 
 /* Looks at those that are due, and says when the next one is. */
-static QosTime look_at_all_locked(QosLocks *locks)
+static QosTime look_at_all_locked(QosFileLocks *locks)
 {
     QosTime next = QOS_NEVER;
-    QosTime now = qos_gate_now();
+    QosTime now = qos_clock_now();
     GList *link = locks->due.head;
 
     for (guint i = locks->due.length; i > 0; i--) { /* what is set anew goes to the tail */
@@ -307,34 +310,34 @@ static QosTime look_at_all_locked(QosLocks *locks)
 
 static QosTime keep(gpointer data)
 {
-    QosLocks *locks = data;
+    QosFileLocks *locks = data;
     const QosTime next = look_at_all_locked(locks);
 
-    qos_locks_tell_locked(locks);
+    qos_filelocks_tell_locked(locks);
     if (locks->answered.length == 0)
         return next;
-    qos_locks_unlock(locks);
+    qos_filelocks_unlock(locks);
     qos_mutex_lock(&locks->lock);
     return 0;
 }
 
 /* --- the whole --- */
 
-QosLocks *qos_locks_new(QosInterruptTable *interrupts)
+QosFileLocks *qos_filelocks_new(QosInterruptTable *interrupts)
 {
-    QosLocks *locks = g_new0(QosLocks, 1);
+    QosFileLocks *locks = g_new0(QosFileLocks, 1);
 
     locks->interrupts = interrupts;
     locks->files = g_hash_table_new(qos_resource_hash, qos_resource_equal);
-    qos_places_init(&locks->places, QOS_LOCKS_WAITS_MAX);
+    qos_quota_init(&locks->quota, QOS_FILELOCKS_WAITS_MAX);
     locks->told = g_hash_table_new(g_int64_hash, g_int64_equal);
     qos_lockowners_init(&locks->owners);
-    qos_mutex_init(&locks->lock, QOS_MUTEX_LOCKS);
+    qos_mutex_init(&locks->lock, QOS_MUTEX_FILELOCKS);
     pthread_cond_init(&locks->settled, NULL);
     return locks;
 }
 
-int qos_locks_start(QosLocks *locks, QosLockclient *client)
+int qos_filelocks_start(QosFileLocks *locks, QosLockclient *client)
 {
     qos_mutex_lock(&locks->lock);
     locks->client = client;
@@ -345,7 +348,7 @@ int qos_locks_start(QosLocks *locks, QosLockclient *client)
 }
 
 /* Takes back all calls, and what is held. FALSE: a call is being answered by the link. */
-static gboolean clear_locked(QosLocks *locks)
+static gboolean clear_locked(QosFileLocks *locks)
 {
     gboolean is_clear = TRUE;
     GHashTableIter iter;
@@ -372,7 +375,7 @@ static gboolean clear_locked(QosLocks *locks)
     return is_clear;
 }
 
-void qos_locks_stop(QosLocks *locks)
+void qos_filelocks_stop(QosFileLocks *locks)
 {
     if (locks == NULL)
         return;
@@ -380,16 +383,16 @@ void qos_locks_stop(QosLocks *locks)
     qos_service_thread_end_locked(&locks->keeper);
     while (!clear_locked(locks))
         qos_condition_wait(&locks->settled, &locks->lock);
-    qos_locks_unlock(locks);
+    qos_filelocks_unlock(locks);
     qos_service_thread_stop(&locks->keeper);
 }
 
-void qos_locks_free(QosLocks *locks)
+void qos_filelocks_free(QosFileLocks *locks)
 {
     if (locks == NULL)
         return;
     g_hash_table_unref(locks->files);
-    qos_places_clear(&locks->places);
+    qos_quota_clear(&locks->quota);
     g_hash_table_unref(locks->told);
     qos_lockowners_clear(&locks->owners);
     pthread_cond_destroy(&locks->settled);

@@ -27,40 +27,42 @@
 #include "fs/store/open_file.h"
 #include "fs/transport/interrupt_table.h"
 
-/* Requests that may wait (QOS_LOCKS_WAIT) at a time, shared as fs/quota.h says. Beyond that they
- * fail (ENOLCK), because an unlock looks at all that wait for the file, and each takes memory. */
-#define QOS_LOCKS_WAITS_MAX 8192
+/* Requests that may wait (QOS_FILELOCKS_WAIT) at a time, shared as fs/quota.h says. Beyond that
+ * they fail (ENOLCK), because an unlock looks at all that wait for the file, and each takes memory.
+ */
+#define QOS_FILELOCKS_WAITS_MAX 8192
 
-typedef struct QosLocks QosLocks;
+typedef struct QosFileLocks QosFileLocks;
 
-QosLocks *qos_locks_new(QosInterruptTable *interrupts);
+QosFileLocks *qos_filelocks_new(QosInterruptTable *interrupts);
 /* From now on locks come from `client`. Its callbacks may call the functions below even before.
  * Starts the keeper (after the daemon's fork). 0 or -errno. */
-int qos_locks_start(QosLocks *locks, QosLockclient *client);
+int qos_filelocks_start(QosFileLocks *locks, QosLockclient *client);
 /* Answers the requests that wait (ENOTCONN) and gives all back; no request may follow, callbacks
  * may. */
-void qos_locks_stop(QosLocks *locks);
-void qos_locks_free(QosLocks *locks); /* the client is gone, too; NULL is allowed */
+void qos_filelocks_stop(QosFileLocks *locks);
+void qos_filelocks_free(QosFileLocks *locks); /* the client is gone, too; NULL is allowed */
 
 /* Gives the owner the lock, or tells (TEST) which owner is in the way; answers the request, now or
- * later. `lock->handle` is the QosHandle by which it is taken. `may_miss_signals`: the kernel may
- * not tell of a signal that the caller had before (fs/caller/signals.h). */
-void qos_locks_take(QosLocks *locks, fuse_req_t request, const QosFileName *file, QosLocksKind kind,
-                    QosLocksMode mode, const QosLock *lock, gboolean may_miss_signals);
+ * later. `lock->open_file` is the QosOpenFile by which it is taken. `may_miss_signals`: the kernel
+ * may not tell of a signal that the caller had before (fs/caller/signals.h). */
+void qos_filelocks_take(QosFileLocks *locks, fuse_req_t request, const QosFileName *file,
+                        QosFileLockKind kind, QosFileLockMode mode, const QosFileLock *lock,
+                        gboolean may_miss_signals);
 /* The owner gives up what it has from `first` to `last`. */
-void qos_locks_give(QosLocks *locks, const QosFileName *file, QosLocksKind kind, guint64 owner,
-                    guint64 first, guint64 last);
+void qos_filelocks_give(QosFileLocks *locks, const QosFileName *file, QosFileLockKind kind,
+                        guint64 owner, guint64 first, guint64 last);
 /* The open file is closed for good, and what was locked by it is free. */
-void qos_locks_close(QosLocks *locks, const QosHandle *handle);
+void qos_filelocks_close(QosFileLocks *locks, const QosOpenFile *open_file);
 
 /* TRUE if a lock that was taken by the open file, or a record lock of its process, is lost and may
  * be another's by now. Then nothing may be read or changed by it any more. `locks` NULL: nothing
  * was locked. */
-gboolean qos_locks_are_lost(QosLocks *locks, const QosHandle *handle);
+gboolean qos_filelocks_are_lost(QosFileLocks *locks, const QosOpenFile *open_file);
 
 /* The lock client's callbacks, of resources of type QOS_RESOURCE_EXTENT. */
-void qos_locks_drop(QosLocks *locks, const QosResource *resource, const QosCredit *credit);
-void qos_locks_lost(QosLocks *locks, const QosResource *resource);
-void qos_locks_changed(QosLocks *locks, gboolean is_up);
+void qos_filelocks_drop(QosFileLocks *locks, const QosResource *resource, const QosCredit *credit);
+void qos_filelocks_lost(QosFileLocks *locks, const QosResource *resource);
+void qos_filelocks_changed(QosFileLocks *locks, gboolean is_up);
 /* And of any type: the server has found that the wait with this id would never end. */
-void qos_locks_deadlocked(QosLocks *locks, guint64 wait);
+void qos_filelocks_deadlocked(QosFileLocks *locks, guint64 wait);

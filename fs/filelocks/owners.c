@@ -69,11 +69,11 @@ static void tidy(QosLockOwners *owners, QosLockOwner *owner)
         g_hash_table_remove(owners->owners, owner);
 }
 
-void qos_lockowners_note(QosLockOwners *owners, const QosLocktable *table, guint64 number)
+void qos_lockowners_note(QosLockOwners *owners, const QosFileLockTable *table, guint64 number)
 {
     QosLockOwner *owner = get(owners, number);
 
-    if (qos_locktable_has_owner(table, number))
+    if (qos_filelock_table_has_owner(table, number))
         g_hash_table_add(owner->tables, (gpointer)table);
     else
         g_hash_table_remove(owner->tables, table);
@@ -105,7 +105,7 @@ const QosLockOwner *qos_lockowners_take_changed(QosLockOwners *owners, guint *re
 
 /* --- waiting --- */
 
-void qos_lock_wait_init(QosLockWait *wait, const QosLocktable *table, guint64 owner,
+void qos_lock_wait_init(QosLockWait *wait, const QosFileLockTable *table, guint64 owner,
                         const QosSpan *span)
 {
     *wait = (QosLockWait){.table = table, .owner = owner, .span = *span};
@@ -135,7 +135,7 @@ void qos_lockowners_end_wait(QosLockOwners *owners, QosLockWait *wait)
  * at. */
 static guint follow(const QosLockWait *wait, GHashTable *known, GArray *reached)
 {
-    return qos_locktable_add_conflicts(wait->table, wait->owner, &wait->span, known, reached);
+    return qos_filelock_table_add_conflicts(wait->table, wait->owner, &wait->span, known, reached);
 }
 
 gboolean qos_lockowners_is_deadlock(const QosLockOwners *owners, const QosLockWait *wait)

@@ -18,7 +18,7 @@
 
 /* One wait for a lock; embedded in its request. */
 typedef struct {
-    const QosLocktable *table;
+    const QosFileLockTable *table;
     guint64 owner;
     QosSpan span;
     gboolean is_new; /* it has begun since its owner was last taken as changed */
@@ -28,7 +28,7 @@ typedef struct {
 /* An owner; it is there while it has something, or waits. */
 typedef struct {
     guint64 number;     /* first: the key */
-    GHashTable *tables; /* a set of QosLocktable: those in which it has something */
+    GHashTable *tables; /* a set of QosFileLockTable: those in which it has something */
     GQueue waits;       /* of QosLockWait */
     guint new_waits;    /* the last of them */
     gboolean has_other; /* locks than when it was last taken as changed */
@@ -49,9 +49,9 @@ void qos_lockowners_clear(QosLockOwners *owners);
 /* Borrowed until a change; NULL: the owner has nothing and waits for nothing. */
 const QosLockOwner *qos_lockowners_find(const QosLockOwners *owners, guint64 owner);
 /* The owner's locks in the table have changed. To be told before the table goes. */
-void qos_lockowners_note(QosLockOwners *owners, const QosLocktable *table, guint64 owner);
+void qos_lockowners_note(QosLockOwners *owners, const QosFileLockTable *table, guint64 owner);
 
-void qos_lock_wait_init(QosLockWait *wait, const QosLocktable *table, guint64 owner,
+void qos_lock_wait_init(QosLockWait *wait, const QosFileLockTable *table, guint64 owner,
                         const QosSpan *span);
 /* It stays where it is until its end. */
 void qos_lockowners_begin_wait(QosLockOwners *owners, QosLockWait *wait);

@@ -8,26 +8,26 @@
 
 static GArray *array_new(void)
 {
-    return g_array_new(FALSE, FALSE, sizeof(QosLock));
+    return g_array_new(FALSE, FALSE, sizeof(QosFileLock));
 }
 
-static guint count_of(const QosLocktable *table)
+static guint count_of(const QosFileLockTable *table)
 {
     return table->locks != NULL ? table->locks->len : 0;
 }
 
-static QosLock *lock_at(const QosLocktable *table, guint i)
+static QosFileLock *lock_at(const QosFileLockTable *table, guint i)
 {
-    return &g_array_index(table->locks, QosLock, i);
+    return &g_array_index(table->locks, QosFileLock, i);
 }
 
-void qos_locktable_clear(QosLocktable *table)
+void qos_filelock_table_clear(QosFileLockTable *table)
 {
     if (table->locks != NULL)
         g_array_unref(g_steal_pointer(&table->locks));
 }
 
-gboolean qos_locktable_is_empty(const QosLocktable *table)
+gboolean qos_filelock_table_is_empty(const QosFileLockTable *table)
 {
     return count_of(table) == 0;
 }
@@ -39,13 +39,14 @@ static gboolean overlaps(const QosSpan *one, guint64 first, guint64 last)
     return one->first <= last && first <= one->last;
 }
 
-static gboolean is_in_the_way(const QosLock *lock, guint64 owner, const QosSpan *span)
+static gboolean is_in_the_way(const QosFileLock *lock, guint64 owner, const QosSpan *span)
 {
     return lock->owner != owner && (lock->span.writes || span->writes) &&
            overlaps(&lock->span, span->first, span->last);
 }
 
-const QosLock *qos_locktable_conflict(const QosLocktable *table, guint64 owner, const QosSpan *span)
+const QosFileLock *qos_filelock_table_conflict(const QosFileLockTable *table, guint64 owner,
+                                               const QosSpan *span)
 {
     for (guint i = 0; i < count_of(table); i++) {
         if (is_in_the_way(lock_at(table, i), owner, span))
@@ -54,12 +55,12 @@ const QosLock *qos_locktable_conflict(const QosLocktable *table, guint64 owner, 
     return NULL;
 }
 
-gboolean qos_locktable_has_room(const QosLocktable *table)
+gboolean qos_filelock_table_has_room(const QosFileLockTable *table)
 {
-    return count_of(table) + 2 <= QOS_LOCKTABLE_MAX; /* one may be split in three */
+    return count_of(table) + 2 <= QOS_FILELOCK_TABLE_MAX; /* one may be split in three */
 }
 
-gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner)
+gboolean qos_filelock_table_has_owner(const QosFileLockTable *table, guint64 owner)
 {
     for (guint i = 0; i < count_of(table); i++) {
         if (lock_at(table, i)->owner == owner)
@@ -68,22 +69,23 @@ gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner)
     return FALSE;
 }
 
-gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle, gint32 pid)
+gboolean qos_filelock_table_has_taken(const QosFileLockTable *table, gconstpointer open_file,
+                                      gint32 pid)
 {
     for (guint i = 0; i < count_of(table); i++) {
-        const QosLock *lock = lock_at(table, i);
+        const QosFileLock *lock = lock_at(table, i);
 
-        if (lock->handle == handle || (pid != 0 && lock->pid == pid))
+        if (lock->open_file == open_file || (pid != 0 && lock->pid == pid))
             return TRUE;
     }
     return FALSE;
 }
 
-guint qos_locktable_add_conflicts(const QosLocktable *table, guint64 owner, const QosSpan *span,
-                                  GHashTable *known, GArray *owners)
+guint qos_filelock_table_add_conflicts(const QosFileLockTable *table, guint64 owner,
+                                       const QosSpan *span, GHashTable *known, GArray *owners)
 {
     for (guint i = 0; i < count_of(table); i++) {
-        QosLock *lock = lock_at(table, i);
+        QosFileLock *lock = lock_at(table, i);
 
         if (is_in_the_way(lock, owner, span) && g_hash_table_add(known, &lock->owner))
             g_array_append_val(owners, lock->owner);
@@ -91,22 +93,23 @@ guint qos_locktable_add_conflicts(const QosLocktable *table, guint64 owner, cons
     return count_of(table);
 }
 
-GArray *qos_locktable_owners(const QosLocktable *table, gconstpointer handle)
+GArray *qos_filelock_table_owners(const QosFileLockTable *table, gconstpointer open_file)
 {
     g_autoptr(GHashTable) known = g_hash_table_new(g_int64_hash, g_int64_equal);
     GArray *owners = g_array_new(FALSE, FALSE, sizeof(guint64));
 
     for (guint i = 0; i < count_of(table); i++) {
-        QosLock *lock = lock_at(table, i);
+        QosFileLock *lock = lock_at(table, i);
 
-        if ((handle == NULL || lock->handle == handle) && g_hash_table_add(known, &lock->owner))
+        if ((open_file == NULL || lock->open_file == open_file) &&
+            g_hash_table_add(known, &lock->owner))
             g_array_append_val(owners, lock->owner);
     }
     return owners;
 }
 
 /* By halves: as many steps for each lock as there are halvings. */
-static QosCredit join_locks(const QosLock *locks, guint count)
+static QosCredit join_locks(const QosFileLock *locks, guint count)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
     QosCredit one, other;
@@ -122,14 +125,14 @@ static QosCredit join_locks(const QosLock *locks, guint count)
     return one;
 }
 
-QosCredit qos_locktable_join(const QosLocktable *table)
+QosCredit qos_filelock_table_join(const QosFileLockTable *table)
 {
     guint count = count_of(table);
 
     return join_locks(count > 0 ? lock_at(table, 0) : NULL, count);
 }
 
-QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner)
+QosCredit qos_filelock_table_of_owner(const QosFileLockTable *table, guint64 owner)
 {
     g_autoptr(GArray) his = array_new();
 
@@ -137,24 +140,24 @@ QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner)
         if (lock_at(table, i)->owner == owner)
             g_array_append_val(his, *lock_at(table, i));
     }
-    return join_locks((const QosLock *)his->data, his->len);
+    return join_locks((const QosFileLock *)his->data, his->len);
 }
 
 /* --- changing --- */
 
-static void insert(GArray *locks, const QosLock *lock)
+static void insert(GArray *locks, const QosFileLock *lock)
 {
     guint place = locks->len;
 
-    while (place > 0 && g_array_index(locks, QosLock, place - 1).span.first > lock->span.first)
+    while (place > 0 && g_array_index(locks, QosFileLock, place - 1).span.first > lock->span.first)
         place--;
     g_array_insert_vals(locks, place, lock, 1);
 }
 
 /* Adds what of `lock` lies before `first` and behind `last`. */
-static void insert_rest(GArray *locks, const QosLock *lock, guint64 first, guint64 last)
+static void insert_rest(GArray *locks, const QosFileLock *lock, guint64 first, guint64 last)
 {
-    QosLock rest = *lock;
+    QosFileLock rest = *lock;
 
     if (lock->span.first < first) {
         rest.span.last = first - 1;
@@ -168,12 +171,12 @@ static void insert_rest(GArray *locks, const QosLock *lock, guint64 first, guint
 }
 
 /* A table without locks has no array. */
-static void replace(QosLocktable *table, GArray *locks)
+static void replace(QosFileLockTable *table, GArray *locks)
 {
-    qos_locktable_clear(table);
+    qos_filelock_table_clear(table);
     table->locks = locks;
     if (locks->len == 0)
-        qos_locktable_clear(table);
+        qos_filelock_table_clear(table);
 }
 
 /* They overlap or are neighbours. */
@@ -183,13 +186,13 @@ static gboolean touches(const QosSpan *one, const QosSpan *other)
            (other->first == 0 || other->first - 1 <= one->last);
 }
 
-void qos_locktable_set(QosLocktable *table, const QosLock *lock)
+void qos_filelock_table_set(QosFileLockTable *table, const QosFileLock *lock)
 {
     GArray *locks = array_new();
-    QosLock merged = *lock;
+    QosFileLock merged = *lock;
 
     for (guint i = 0; i < count_of(table); i++) {
-        const QosLock *old = lock_at(table, i);
+        const QosFileLock *old = lock_at(table, i);
         gboolean is_his = old->owner == lock->owner;
 
         if (is_his && old->span.writes == lock->span.writes && touches(&old->span, &lock->span)) {
@@ -205,13 +208,14 @@ void qos_locktable_set(QosLocktable *table, const QosLock *lock)
     replace(table, locks);
 }
 
-gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, guint64 last)
+gboolean qos_filelock_table_unset(QosFileLockTable *table, guint64 owner, guint64 first,
+                                  guint64 last)
 {
     GArray *locks = array_new();
     gboolean had_some = FALSE;
 
     for (guint i = 0; i < count_of(table); i++) {
-        const QosLock *old = lock_at(table, i);
+        const QosFileLock *old = lock_at(table, i);
 
         if (old->owner != owner || !overlaps(&old->span, first, last)) {
             insert(locks, old);
@@ -224,12 +228,12 @@ gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, 
     return had_some;
 }
 
-void qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle)
+void qos_filelock_table_unset_open_file(QosFileLockTable *table, gconstpointer open_file)
 {
     GArray *locks = array_new();
 
     for (guint i = 0; i < count_of(table); i++) {
-        if (lock_at(table, i)->handle != handle)
+        if (lock_at(table, i)->open_file != open_file)
             insert(locks, lock_at(table, i));
     }
     replace(table, locks);

@@ -23,57 +23,59 @@
 
 /* The most ranges of one file, so that their join fits into a message; beyond it a lock fails
  * (ENOLCK). */
-#define QOS_LOCKTABLE_MAX (QOS_CREDIT_SPANS_MAX / 4)
+#define QOS_FILELOCK_TABLE_MAX (QOS_CREDIT_SPANS_MAX / 4)
 
 typedef enum {
-    QOS_LOCKS_RECORD, /* fcntl, OFD locks included */
-    QOS_LOCKS_WHOLE,  /* flock */
-    QOS_LOCKS_KINDS,
-} QosLocksKind;
+    QOS_FILELOCKS_RECORD, /* fcntl, OFD locks included */
+    QOS_FILELOCKS_WHOLE,  /* flock */
+    QOS_FILELOCKS_KINDS,
+} QosFileLockKind;
 
 typedef enum {
-    QOS_LOCKS_TEST, /* F_GETLK */
-    QOS_LOCKS_TRY,  /* EAGAIN where another is in the way */
-    QOS_LOCKS_WAIT,
-} QosLocksMode;
+    QOS_FILELOCKS_TEST, /* F_GETLK */
+    QOS_FILELOCKS_TRY,  /* EAGAIN where another is in the way */
+    QOS_FILELOCKS_WAIT,
+} QosFileLockMode;
 
 typedef struct {
     guint64 owner;
-    gint32 pid;           /* of the process that took it; 0: not known, and for whole-file locks */
-    gconstpointer handle; /* the open file by which it was taken; only compared */
-    QosSpan span;         /* bytes; `last` of the whole file is G_MAXINT64 */
-} QosLock;
+    gint32 pid; /* of the process that took it; 0: not known, and for whole-file locks */
+    gconstpointer open_file; /* the open file by which it was taken; only compared */
+    QosSpan span;            /* bytes; `last` of the whole file is G_MAXINT64 */
+} QosFileLock;
 
 typedef struct {
-    GArray *locks; /* of QosLock, by their first byte; NULL: none */
-} QosLocktable;
+    GArray *locks; /* of QosFileLock, by their first byte; NULL: none */
+} QosFileLockTable;
 
-void qos_locktable_clear(QosLocktable *table);
-gboolean qos_locktable_is_empty(const QosLocktable *table);
+void qos_filelock_table_clear(QosFileLockTable *table);
+gboolean qos_filelock_table_is_empty(const QosFileLockTable *table);
 /* The first lock of another owner that is in the way; NULL: none. Valid until a change. */
-const QosLock *qos_locktable_conflict(const QosLocktable *table, guint64 owner,
-                                      const QosSpan *span);
+const QosFileLock *qos_filelock_table_conflict(const QosFileLockTable *table, guint64 owner,
+                                               const QosSpan *span);
 /* The owner has `lock` from now on, and nothing else in its range. Nothing may be in the way. */
-void qos_locktable_set(QosLocktable *table, const QosLock *lock);
-/* There is room for whatever one more qos_locktable_set() adds. */
-gboolean qos_locktable_has_room(const QosLocktable *table);
+void qos_filelock_table_set(QosFileLockTable *table, const QosFileLock *lock);
+/* There is room for whatever one more qos_filelock_table_set() adds. */
+gboolean qos_filelock_table_has_room(const QosFileLockTable *table);
 /* The owner gives up what it has from `first` to `last`. FALSE: it had nothing there. */
-gboolean qos_locktable_unset(QosLocktable *table, guint64 owner, guint64 first, guint64 last);
+gboolean qos_filelock_table_unset(QosFileLockTable *table, guint64 owner, guint64 first,
+                                  guint64 last);
 /* The open file is closed: what was taken by it goes. */
-void qos_locktable_unset_handle(QosLocktable *table, gconstpointer handle);
+void qos_filelock_table_unset_open_file(QosFileLockTable *table, gconstpointer open_file);
 /* Adds to `owners` (of guint64) each owner that has a lock in the way and is not in the set `known`
  * yet. `known` gets it too; its numbers are borrowed until a change. Returns how many locks it
  * looked at. */
-guint qos_locktable_add_conflicts(const QosLocktable *table, guint64 owner, const QosSpan *span,
-                                  GHashTable *known, GArray *owners);
+guint qos_filelock_table_add_conflicts(const QosFileLockTable *table, guint64 owner,
+                                       const QosSpan *span, GHashTable *known, GArray *owners);
 /* The owner has something. */
-gboolean qos_locktable_has_owner(const QosLocktable *table, guint64 owner);
+gboolean qos_filelock_table_has_owner(const QosFileLockTable *table, guint64 owner);
 /* Something was taken by that open file, or by that process (0: nobody). */
-gboolean qos_locktable_has_taken(const QosLocktable *table, gconstpointer handle, gint32 pid);
+gboolean qos_filelock_table_has_taken(const QosFileLockTable *table, gconstpointer open_file,
+                                      gint32 pid);
 /* The owners that have something that was taken by that open file (NULL: by any), each once: of
  * guint64, never NULL; freed by the caller. */
-GArray *qos_locktable_owners(const QosLocktable *table, gconstpointer handle);
+GArray *qos_filelock_table_owners(const QosFileLockTable *table, gconstpointer open_file);
 /* What the owner has, as one credit; cleared by the caller. */
-QosCredit qos_locktable_of_owner(const QosLocktable *table, guint64 owner);
+QosCredit qos_filelock_table_of_owner(const QosFileLockTable *table, guint64 owner);
 /* All of it as one credit; cleared by the caller. */
-QosCredit qos_locktable_join(const QosLocktable *table);
+QosCredit qos_filelock_table_join(const QosFileLockTable *table);

@@ -14,7 +14,7 @@ static QosCall *call_of(const QosLockWait *wait)
     return (QosCall *)((char *)wait - G_STRUCT_OFFSET(QosCall, wait));
 }
 
-static const QosLockedFile *file_of(const QosLocktable *table)
+static const QosLockedFile *file_of(const QosFileLockTable *table)
 {
     return (const QosLockedFile *)((const char *)table - G_STRUCT_OFFSET(QosLockedFile, table));
 }
@@ -38,7 +38,7 @@ static Telling begin_telling(const QosLockOwner *owner)
     g_hash_table_iter_init(&iter, owner->tables);
     while (telling.items->len < QOS_WIRE_WAIT_MAX && g_hash_table_iter_next(&iter, &key, NULL)) {
         const QosCreditItem item = {.resource = file_of(key)->resource,
-                                    .credit = qos_locktable_of_owner(key, owner->number)};
+                                    .credit = qos_filelock_table_of_owner(key, owner->number)};
         g_array_append_val(telling.items, item);
         telling.ranges += item.credit.count;
     }
@@ -54,7 +54,7 @@ static void end_telling(const Telling *telling)
 
 static void untell_locked(QosCall *call)
 {
-    QosLocks *locks = call->locks;
+    QosFileLocks *locks = call->locks;
 
     if (call->told == 0)
         return;
@@ -76,7 +76,7 @@ static void give_number_locked(QosCall *call)
 /* Tells the server of the call's wait, unless the server would not keep it. */
 static void tell_locked(QosCall *call, const Telling *telling)
 {
-    QosLocks *locks = call->locks;
+    QosFileLocks *locks = call->locks;
     const QosSpan *span = &call->lock.span;
     const guint others = locks->told_ranges - call->told_ranges;
     QosCreditItem *wanted = &g_array_index(telling->items, QosCreditItem, 0);
@@ -95,7 +95,7 @@ static void tell_locked(QosCall *call, const Telling *telling)
     qos_lockclient_set_wait(locks->client, &wait);
 }
 
-void qos_locks_tell_locked(QosLocks *locks)
+void qos_filelocks_tell_locked(QosFileLocks *locks)
 {
     const QosLockOwner *owner;
     guint count;
@@ -111,13 +111,13 @@ void qos_locks_tell_locked(QosLocks *locks)
     }
 }
 
-void qos_locks_note_owner_locked(QosLocks *locks, const QosLockedFile *file, guint64 owner)
+void qos_filelocks_note_owner_locked(QosFileLocks *locks, const QosLockedFile *file, guint64 owner)
 {
-    if (file->kind == QOS_LOCKS_RECORD)
+    if (file->kind == QOS_FILELOCKS_RECORD)
         qos_lockowners_note(&locks->owners, &file->table, owner);
 }
 
-QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait)
+QosCall *qos_filelocks_find_told_locked(const QosFileLocks *locks, guint64 wait)
 {
     return g_hash_table_lookup(locks->told, &wait);
 }
@@ -127,13 +127,13 @@ QosCall *qos_locks_find_told_locked(const QosLocks *locks, guint64 wait)
 gboolean qos_call_is_deadlock_locked(QosCall *call)
 {
     qos_lock_wait_init(&call->wait, &call->file->table, call->lock.owner, &call->lock.span);
-    return call->kind == QOS_LOCKS_RECORD &&
+    return call->kind == QOS_FILELOCKS_RECORD &&
            qos_lockowners_is_deadlock(&call->locks->owners, &call->wait);
 }
 
 void qos_call_begin_wait_locked(QosCall *call)
 {
-    if (call->kind != QOS_LOCKS_RECORD || call->mode != QOS_LOCKS_WAIT)
+    if (call->kind != QOS_FILELOCKS_RECORD || call->mode != QOS_FILELOCKS_WAIT)
         return;
     qos_lock_wait_init(&call->wait, &call->file->table, call->lock.owner, &call->lock.span);
     qos_lockowners_begin_wait(&call->locks->owners, &call->wait);

@@ -1,11 +1,11 @@
 /*
  * The boost: a job that wants a lock makes the parked requests that hold it go.
  *
- * The first call for a lock boosts the requests of other jobs in its line: they go into debt as far
- * as their class may owe. Read-ahead that may not owe more is given up (read_ahead.c). Later calls
- * skip what was boosted, because it is in the line of lock 0 by then.
+ * The first call for a lock boosts the requests of other jobs in its queue: they go into debt as
+ * far as their class may owe. Read-ahead that may not owe more is given up (read_ahead.c). Later
+ * calls skip what was boosted, because it is in the queue of lock 0 by then.
  *
- * A line may be as long as the kernel's room for requests in the background. So it is walked in
+ * A queue may be as long as the kernel's room for requests in the background. So it is walked in
  * batches, and other threads have the gate in between. Meanwhile some entries may go, be taken
  * back, or come. A job that comes calls for itself, so that no more entries are looked at than
  * there were at first.
@@ -32,17 +32,17 @@ void qos_gate_answer_given_up(GQueue *given_up)
     }
 }
 
-/* Boosts the first of a line, which then leaves it. One of the job itself goes to the end of the
- * line: other threads must never see a line end that does not. */
-static void boost_one_locked(QosGate *gate, QosGateLine *line, const QosJob *job, QosTime now,
+/* Boosts the first of a queue, which then leaves it. One of the job itself goes to the end of the
+ * queue: other threads must never see a queue end that does not. */
+static void boost_one_locked(QosGate *gate, QosParkedQueue *queue, const QosJob *job, QosTime now,
                              GQueue *given_up)
 {
-    QosEntry *entry = line->entries.head->data;
+    QosEntry *entry = queue->entries.head->data;
     const gboolean is_own = entry->request.job == job;
 
     if (!is_own)
-        qos_sched_release(gate->sched, &entry->request, now);
-    qos_gate_change_line_locked(gate, entry, is_own ? line->lock : 0);
+        qos_sched_boost(gate->sched, &entry->request, now);
+    qos_gate_change_queue_locked(gate, entry, is_own ? queue->lock : 0);
     if (!is_own && qos_gate_is_read_ahead_locked(gate, entry))
         qos_gate_give_up_locked(gate, entry, given_up);
 }
@@ -51,16 +51,16 @@ static void boost_one_locked(QosGate *gate, QosGateLine *line, const QosJob *job
 static guint boost_some_locked(QosGate *gate, guint64 lock, const QosJob *job, guint left,
                                GQueue *given_up)
 {
-    const QosTime now = qos_gate_now();
+    const QosTime now = qos_clock_now();
 
     for (guint i = 0; i < BATCH && left > 0; i++, left--) {
-        QosGateLine *line = qos_gate_line_locked(gate, lock);
-        if (line == NULL) {
+        QosParkedQueue *queue = qos_gate_queue_of_locked(gate, lock);
+        if (queue == NULL) {
             left = 0;
             break;
         }
-        left = MIN(left, line->entries.length); /* some may have gone meanwhile */
-        boost_one_locked(gate, line, job, now, given_up);
+        left = MIN(left, queue->entries.length); /* some may have gone meanwhile */
+        boost_one_locked(gate, queue, job, now, given_up);
     }
     qos_gate_wake_leader_locked(gate, now);
     return left;
@@ -77,15 +77,15 @@ static void let_others_in_locked(QosGate *gate)
 
 /* Each open calls this. A request that waits was counted before its thread looked whether other
  * jobs have the file open, and a job that opens it has told that before it calls. */
-void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job)
+void qos_gate_boost(QosGate *gate, guint64 lock, const QosJob *job)
 {
     GQueue given_up = G_QUEUE_INIT;
 
-    if (g_atomic_int_get(&gate->locked_lines) == 0)
+    if (g_atomic_int_get(&gate->lock_queues) == 0)
         return;
     qos_mutex_lock(&gate->lock);
-    const QosGateLine *line = qos_gate_line_locked(gate, lock);
-    guint left = line != NULL ? line->entries.length : 0;
+    const QosParkedQueue *queue = qos_gate_queue_of_locked(gate, lock);
+    guint left = queue != NULL ? queue->entries.length : 0;
     while (left > 0) {
         left = boost_some_locked(gate, lock, job, left, &given_up);
         if (left > 0)
@@ -99,12 +99,12 @@ QosGateHolder qos_gate_holder(QosGate *gate, guint64 lock, const QosJob *job)
 {
     QosGateHolder holder = QOS_GATE_NOBODY;
 
-    if (g_atomic_int_get(&gate->locked_lines) == 0)
+    if (g_atomic_int_get(&gate->lock_queues) == 0)
         return holder;
     qos_mutex_lock(&gate->lock);
-    const QosGateLine *line = qos_gate_line_locked(gate, lock);
-    if (line != NULL) {
-        const QosEntry *first = line->entries.head->data;
+    const QosParkedQueue *queue = qos_gate_queue_of_locked(gate, lock);
+    if (queue != NULL) {
+        const QosEntry *first = queue->entries.head->data;
         holder = first->request.job == job ? QOS_GATE_THE_JOB : QOS_GATE_ANOTHER;
     }
     qos_mutex_unlock(&gate->lock);

@@ -10,7 +10,7 @@
 QosGate *qos_gate_new(const QosPolicyClass *policy, guint slots, QosTime job_cleanup_interval)
 {
     QosGate *gate = g_new0(QosGate, 1);
-    QosTime now = qos_gate_now();
+    QosTime now = qos_clock_now();
     char host[256] = "";
 
     gethostname(host, sizeof(host) - 1);
@@ -47,7 +47,7 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)
 
     entry->parking = QOS_ENTRY_ARRIVING;
     qos_mutex_lock(&gate->lock);
-    QosVerdict verdict = qos_sched_enter(gate->sched, &entry->request, qos_gate_now(), &wake);
+    QosVerdict verdict = qos_sched_enter(gate->sched, &entry->request, qos_clock_now(), &wake);
     if (verdict == QOS_GO)
         entry->parking = QOS_ENTRY_RUNNING;
     else
@@ -74,35 +74,35 @@ gboolean qos_gate_park(QosGate *gate, QosEntry *entry)
     return is_due;
 }
 
-QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early)
+QosParkPlace qos_gate_park_place(QosGate *gate, QosEntry *entry, gboolean may_be_early)
 {
     qos_mutex_lock(&gate->lock);
     /* A request that is already due is about to run, so its data stays in memory, and is not
      * counted. */
-    QosKeep keep = entry->parking == QOS_ENTRY_DUE
-                       ? QOS_KEEP_IN_MEMORY
-                       : qos_sched_keep(gate->sched, &entry->request, may_be_early);
-    if (keep == QOS_KEEP_NOWHERE || keep == QOS_KEEP_TOO_MANY) {
-        QosTime now = qos_gate_now();
+    QosParkPlace place = entry->parking == QOS_ENTRY_DUE
+                             ? QOS_PARK_IN_MEMORY
+                             : qos_sched_park_place(gate->sched, &entry->request, may_be_early);
+    if (place == QOS_PARK_NOWHERE || place == QOS_PARK_TOO_MANY) {
+        QosTime now = qos_clock_now();
         entry->parking = QOS_ENTRY_CANCELLED;
         qos_sched_cancel(gate->sched, &entry->request, now);
         qos_gate_wake_leader_locked(gate, now);
     }
     qos_mutex_unlock(&gate->lock);
-    return keep;
+    return place;
 }
 
-void qos_gate_kept(QosGate *gate, QosEntry *entry)
+void qos_gate_note_stored(QosGate *gate, QosEntry *entry)
 {
     qos_mutex_lock(&gate->lock);
-    qos_sched_kept(gate->sched, &entry->request);
+    qos_sched_note_stored(gate->sched, &entry->request);
     qos_mutex_unlock(&gate->lock);
 }
 
 gboolean qos_gate_is_limited(QosGate *gate, const QosEntry *entry)
 {
     qos_mutex_lock(&gate->lock);
-    gboolean is_limited = qos_sched_is_limited(gate->sched, &entry->request, qos_gate_now());
+    gboolean is_limited = qos_sched_is_limited(gate->sched, &entry->request, qos_clock_now());
     qos_mutex_unlock(&gate->lock);
     return is_limited;
 }
@@ -110,7 +110,7 @@ gboolean qos_gate_is_limited(QosGate *gate, const QosEntry *entry)
 void qos_gate_pause(QosGate *gate, QosEntry *entry)
 {
     qos_mutex_lock(&gate->lock);
-    QosTime now = qos_gate_now();
+    QosTime now = qos_clock_now();
     qos_sched_pause(gate->sched, &entry->request, now);
     if (qos_sched_has_waiting(gate->sched))
         qos_gate_wake_leader_locked(gate, now);
@@ -120,7 +120,7 @@ void qos_gate_pause(QosGate *gate, QosEntry *entry)
 void qos_gate_go_on(QosGate *gate, QosEntry *entry)
 {
     qos_mutex_lock(&gate->lock);
-    qos_sched_go_on(gate->sched, &entry->request, qos_gate_now());
+    qos_sched_go_on(gate->sched, &entry->request, qos_clock_now());
     qos_mutex_unlock(&gate->lock);
 }
 
@@ -136,7 +136,7 @@ void qos_gate_resume(QosGate *gate, QosEntry *entry)
 gboolean qos_gate_leave(QosGate *gate, QosEntry *entry, guint64 bytes, int error)
 {
     const QosRequest *request = &entry->request;
-    QosTime now = qos_gate_now();
+    QosTime now = qos_clock_now();
 
     qos_mutex_lock(&gate->lock);
     qos_sched_leave(gate->sched, &entry->request, bytes, error, now);
@@ -157,7 +157,7 @@ QosEntry *qos_gate_next(QosGate *gate)
 
     qos_mutex_lock(&gate->lock);
     if (!gate->is_stopping) {
-        next = qos_gate_take_locked(gate, qos_gate_now(), &wake);
+        next = qos_gate_take_locked(gate, qos_clock_now(), &wake);
         if (next == NULL)
             qos_gate_wake_leader_locked(gate, wake);
     }
@@ -178,17 +178,17 @@ gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry)
 QosUser *qos_gate_user(QosGate *gate, guint32 uid)
 {
     qos_mutex_lock(&gate->lock);
-    QosUser *user = qos_account_user(qos_sched_account(gate->sched), uid);
+    QosUser *user = qos_jobs_user(qos_sched_jobs(gate->sched), uid);
     qos_mutex_unlock(&gate->lock);
     return user;
 }
 
 QosJob *qos_gate_job(QosGate *gate, QosUser *user, const char *id, guint nodes)
 {
-    QosAccount *account = qos_sched_account(gate->sched);
+    QosJobs *jobs = qos_sched_jobs(gate->sched);
 
     qos_mutex_lock(&gate->lock);
-    QosJob *job = qos_account_job_for(account, user, id, qos_gate_now());
+    QosJob *job = qos_jobs_job_for(jobs, user, id, qos_clock_now());
     if (nodes > 0)
         job->nodes = nodes;
     qos_mutex_unlock(&gate->lock);
@@ -223,7 +223,7 @@ void qos_gate_unlock(QosGate *gate)
 
 void qos_gate_unlock_and_wake(QosGate *gate)
 {
-    qos_gate_wake_leader_locked(gate, qos_gate_now());
+    qos_gate_wake_leader_locked(gate, qos_clock_now());
     qos_mutex_unlock(&gate->lock);
 }
 

@@ -40,9 +40,9 @@ struct QosEntry {
     void (*cancelled)(QosEntry *entry, int error);
     /* The gate's own, under its lock. */
     int parking;
-    guint sent;               /* of its thread's READs that were parked: its number */
-    struct QosGateLine *line; /* where it is parked */
-    GList parked;             /* there */
+    guint sent;                   /* of its thread's READs that were parked: its number */
+    struct QosParkedQueue *queue; /* where it is parked */
+    GList parked;                 /* there */
 };
 
 /* `policy` and `slots` as for qos_sched_new(). The gate starts without threads. */
@@ -60,13 +60,13 @@ gboolean qos_gate_enter(QosGate *gate, QosEntry *entry);
 gboolean qos_gate_park(QosGate *gate, QosEntry *entry);
 /* TRUE where a rule bounds what the entry's request belongs to: what it costs matters. */
 gboolean qos_gate_is_limited(QosGate *gate, const QosEntry *entry);
-/* Between enter() and park(): says where to keep the request and its `data`, as qos_sched_keep().
- * NOWHERE: the request was taken back, and the caller answers it. */
-QosKeep qos_gate_keep(QosGate *gate, QosEntry *entry, gboolean may_be_early);
-/* After QOS_KEEP_IN_STORE: it is there. */
-void qos_gate_kept(QosGate *gate, QosEntry *entry);
-/* A request that may go is about to wait for something else (a credit, old pages) without a thread.
- * Its slot is free meanwhile, because the wait may end only after others go first. */
+/* Between enter() and park(): says where to keep the request and its `data`, as
+ * qos_sched_park_place(). NOWHERE: the request was taken back, and the caller answers it. */
+QosParkPlace qos_gate_park_place(QosGate *gate, QosEntry *entry, gboolean may_be_early);
+/* After QOS_PARK_IN_STORE: it is there. */
+void qos_gate_note_stored(QosGate *gate, QosEntry *entry);
+/* A request that may go is about to wait for something else (a credit, stale pages) without a
+ * thread. Its slot is free meanwhile, because the wait may end only after others go first. */
 void qos_gate_pause(QosGate *gate, QosEntry *entry);
 /* It has waited, or need not: it is about to go to the store. */
 void qos_gate_go_on(QosGate *gate, QosEntry *entry);
@@ -83,7 +83,7 @@ QosEntry *qos_gate_next(QosGate *gate);
  * wants it: requests of other jobs go into debt, unless their class owes as much as it may. Each is
  * looked at once, however often this is called; where they are many, others have the gate
  * meanwhile. Cheap where nothing waits with a lock. */
-void qos_gate_release(QosGate *gate, guint64 lock, const QosJob *job);
+void qos_gate_boost(QosGate *gate, guint64 lock, const QosJob *job);
 /* Of which job requests wait with the lock, by the first of them. Cheap where nothing waits with
  * any. */
 typedef enum { QOS_GATE_NOBODY, QOS_GATE_THE_JOB, QOS_GATE_ANOTHER } QosGateHolder;
@@ -94,7 +94,7 @@ gboolean qos_gate_cancel(QosGate *gate, QosEntry *entry);
 
 /* The user; borrowed from the gate. */
 QosUser *qos_gate_user(QosGate *gate, guint32 uid);
-/* The job of that name for `user` (qos_account_job_for); a new reference. `nodes` 0 = unknown. */
+/* The job of that name for `user` (qos_jobs_job_for); a new reference. `nodes` 0 = unknown. */
 QosJob *qos_gate_job(QosGate *gate, QosUser *user, const char *id, guint nodes);
 
 /* qos_sched_passes_through() by the rules in force. */
@@ -105,7 +105,7 @@ void qos_gate_count_passthrough(QosGate *gate, QosJob *job, gint change);
 /* --- the scheduler, to be set and asked --- */
 
 /* Takes the gate's lock, and returns the scheduler: until it unlocks, the caller may call what
- * fs/sched.h and fs/jobs.h offer, with the time of qos_gate_now().
+ * fs/sched.h and fs/jobs.h offer, with the time of qos_clock_now().
  *
  * No request of any job goes on meanwhile. So in between the caller does nothing that sleeps, makes
  * no system call and takes no other lock: the gate's is the innermost, which debug builds assert

@@ -2,42 +2,43 @@
  * The tables of parked requests, by the lock that the kernel holds for them.
  *
  * When a job comes to want a lock, the requests that hold it must be found among tens of thousands.
- * So they are parked in lines, one for each lock. A request that was boosted, or that arrived when
- * its lock was already wanted, is parked in the line of lock 0, because it cannot be boosted again.
+ * So they are parked in queues, one for each lock. A request that was boosted, or that arrived when
+ * its lock was already contended, is parked in the queue of lock 0, because it cannot be boosted
+ * again.
  */
 #include "fs/gate/state.h"
 
-QosGateLine *qos_gate_line_locked(QosGate *gate, guint64 lock)
+QosParkedQueue *qos_gate_queue_of_locked(QosGate *gate, guint64 lock)
 {
     return g_hash_table_lookup(gate->parked, &lock);
 }
 
-static QosGateLine *add_line_locked(QosGate *gate, guint64 lock)
+static QosParkedQueue *add_queue_locked(QosGate *gate, guint64 lock)
 {
-    QosGateLine *line = g_new0(QosGateLine, 1);
+    QosParkedQueue *queue = g_new0(QosParkedQueue, 1);
 
-    line->lock = lock;
-    line->link.data = line;
-    g_hash_table_add(gate->parked, line);
-    g_atomic_int_add(&gate->locked_lines, lock != 0);
-    g_queue_push_tail_link(&gate->lines, &line->link);
-    return line;
+    queue->lock = lock;
+    queue->link.data = queue;
+    g_hash_table_add(gate->parked, queue);
+    g_atomic_int_add(&gate->lock_queues, lock != 0);
+    g_queue_push_tail_link(&gate->queues, &queue->link);
+    return queue;
 }
 
 static void join_locked(QosGate *gate, QosEntry *entry, guint64 lock)
 {
-    entry->line = qos_gate_line_locked(gate, lock) ?: add_line_locked(gate, lock);
+    entry->queue = qos_gate_queue_of_locked(gate, lock) ?: add_queue_locked(gate, lock);
     entry->parked = (GList){.data = entry};
-    g_queue_push_tail_link(&entry->line->entries, &entry->parked);
+    g_queue_push_tail_link(&entry->queue->entries, &entry->parked);
 }
 
-static void drop_if_empty_locked(QosGate *gate, QosGateLine *line)
+static void drop_if_empty_locked(QosGate *gate, QosParkedQueue *queue)
 {
-    if (line->entries.length > 0)
+    if (queue->entries.length > 0)
         return;
-    g_atomic_int_add(&gate->locked_lines, -(line->lock != 0));
-    g_queue_unlink(&gate->lines, &line->link);
-    g_hash_table_remove(gate->parked, line);
+    g_atomic_int_add(&gate->lock_queues, -(queue->lock != 0));
+    g_queue_unlink(&gate->queues, &queue->link);
+    g_hash_table_remove(gate->parked, queue);
 }
 
 QosEntry *qos_gate_join_parked_locked(QosGate *gate, QosEntry *entry)
@@ -49,14 +50,14 @@ QosEntry *qos_gate_join_parked_locked(QosGate *gate, QosEntry *entry)
 
 void qos_gate_leave_parked_locked(QosGate *gate, QosEntry *entry)
 {
-    g_queue_unlink(&entry->line->entries, &entry->parked);
-    drop_if_empty_locked(gate, entry->line);
+    g_queue_unlink(&entry->queue->entries, &entry->parked);
+    drop_if_empty_locked(gate, entry->queue);
     qos_gate_leave_thread_locked(gate, entry);
 }
 
-void qos_gate_change_line_locked(QosGate *gate, QosEntry *entry, guint64 lock)
+void qos_gate_change_queue_locked(QosGate *gate, QosEntry *entry, guint64 lock)
 {
-    QosGateLine *last = entry->line;
+    QosParkedQueue *last = entry->queue;
 
     g_queue_unlink(&last->entries, &entry->parked);
     join_locked(gate, entry, lock);
@@ -65,7 +66,7 @@ void qos_gate_change_line_locked(QosGate *gate, QosEntry *entry, guint64 lock)
 
 void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry)
 {
-    const QosTime now = qos_gate_now();
+    const QosTime now = qos_clock_now();
 
     entry->parking = QOS_ENTRY_CANCELLED;
     qos_gate_leave_parked_locked(gate, entry);
@@ -75,7 +76,7 @@ void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry)
 
 QosEntry *qos_gate_any_parked_locked(QosGate *gate)
 {
-    const QosGateLine *line = g_queue_peek_head(&gate->lines);
+    const QosParkedQueue *queue = g_queue_peek_head(&gate->queues);
 
-    return line != NULL ? line->entries.head->data : NULL;
+    return queue != NULL ? queue->entries.head->data : NULL;
 }

@@ -25,20 +25,20 @@ enum {
 
 /* The parked requests for which the kernel holds the same lock. They are found without a look at
  * the others, of which one user may have 50,000. */
-typedef struct QosGateLine {
+typedef struct QosParkedQueue {
     guint64 lock;   /* first: the table holds these; 0: of all that cannot be boosted */
     GQueue entries; /* of QosEntry, oldest first */
     GList link;
-} QosGateLine;
+} QosParkedQueue;
 
 struct QosGate {
-    gint locked_lines;     /* atomic: `lines` but for that with the lock 0 */
+    gint lock_queues;      /* atomic: `queues` but for that with the lock 0 */
     QosMutex lock;         /* everything below */
     pthread_cond_t lead;   /* the leader: something is due earlier */
     pthread_cond_t follow; /* one of the followers: lead */
     QosSched *sched;
-    GHashTable *parked;  /* a set of QosGateLine, none empty */
-    GQueue lines;        /* the same */
+    GHashTable *parked;  /* a set of QosParkedQueue, none empty */
+    GQueue queues;       /* the same */
     GHashTable *threads; /* that have READs parked: read_ahead.c */
     GQueue resumed;      /* of QosEntry, RUNNING, oldest first */
     QosGateHistograms histograms;
@@ -79,13 +79,13 @@ gboolean qos_gate_is_read_ahead_locked(QosGate *gate, const QosEntry *entry);
 
 /* --- parking.c --- */
 
-/* The line of `lock`, or NULL. */
-QosGateLine *qos_gate_line_locked(QosGate *gate, guint64 lock);
+/* The queue of `lock`, or NULL. */
+QosParkedQueue *qos_gate_queue_of_locked(QosGate *gate, guint64 lock);
 /* An entry becomes PARKED; it is so no more. Returns as qos_gate_join_thread_locked(). */
 QosEntry *qos_gate_join_parked_locked(QosGate *gate, QosEntry *entry);
 void qos_gate_leave_parked_locked(QosGate *gate, QosEntry *entry);
-/* To the end of the line of `lock`, which may be its own. */
-void qos_gate_change_line_locked(QosGate *gate, QosEntry *entry, guint64 lock);
+/* To the end of the queue of `lock`, which may be its own. */
+void qos_gate_change_queue_locked(QosGate *gate, QosEntry *entry, guint64 lock);
 /* Takes back an entry that is PARKED; the caller answers it. */
 void qos_gate_take_back_locked(QosGate *gate, QosEntry *entry);
 /* One that is PARKED, or NULL. */

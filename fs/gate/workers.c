@@ -108,7 +108,7 @@ void qos_gate_on_change(QosGate *gate, void (*changed)(QosGateChanges changes, v
     qos_mutex_lock(&gate->lock);
     gate->changed = changed;
     gate->changed_arg = arg;
-    qos_gate_wake_leader_locked(gate, qos_gate_now()); /* to tell of what has changed before */
+    qos_gate_wake_leader_locked(gate, qos_clock_now()); /* to tell of what has changed before */
     qos_mutex_unlock(&gate->lock);
 }
 
@@ -160,7 +160,7 @@ static void *work(void *arg)
     qos_mutex_lock(&gate->lock);
     while (!gate->is_stopping) {
         QosTime wake;
-        QosTime now = qos_gate_now();
+        QosTime now = qos_clock_now();
 
         if (gate->has_leader) {
             follow_locked(gate);
@@ -209,7 +209,7 @@ static QosEntry *take_resumed_locked(QosGate *gate)
     if (link == NULL)
         return NULL;
     QosEntry *entry = link->data;
-    qos_sched_leave(gate->sched, &entry->request, 0, ENOTCONN, qos_gate_now());
+    qos_sched_leave(gate->sched, &entry->request, 0, ENOTCONN, qos_clock_now());
     return entry;
 }
 

@@ -36,7 +36,7 @@ static void note(QosBoosts *boosts, fuse_ino_t ino, const QosJob *job)
 
     __atomic_store_n(&file->ino, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&file->job, job, __ATOMIC_RELAXED);
-    __atomic_store_n(&file->until, qos_gate_now() + BOOST_TIME, __ATOMIC_RELAXED);
+    __atomic_store_n(&file->until, qos_clock_now() + BOOST_TIME, __ATOMIC_RELAXED);
     __atomic_store_n(&file->ino, ino, __ATOMIC_RELEASE);
 }
 
@@ -47,16 +47,16 @@ QosGateHolder qos_boost_file(const QosOp *op, fuse_ino_t ino)
     const QosGateHolder holder = qos_gate_holder(fs->gate, ino, job);
 
     /* Noted first: a request looks for the note when it is parked. */
-    if (holder == QOS_GATE_ANOTHER || qos_openers_is_of_another(fs->openers, ino, job))
+    if (holder == QOS_GATE_ANOTHER || qos_open_jobs_is_of_another(fs->open_jobs, ino, job))
         note(fs->boosts, ino, job);
     if (holder == QOS_GATE_ANOTHER)
-        qos_gate_release(fs->gate, ino, job);
+        qos_gate_boost(fs->gate, ino, job);
     return holder;
 }
 
 void qos_boost_opened(QosFs *fs, fuse_ino_t ino, const QosJob *job)
 {
-    qos_gate_release(fs->gate, ino, job);
+    qos_gate_boost(fs->gate, ino, job);
 }
 
 static gboolean has_come(const QosBoosts *boosts, fuse_ino_t ino, const QosJob *job)
@@ -65,7 +65,7 @@ static gboolean has_come(const QosBoosts *boosts, fuse_ino_t ino, const QosJob *
 
     return __atomic_load_n(&file->ino, __ATOMIC_ACQUIRE) == ino &&
            __atomic_load_n(&file->job, __ATOMIC_RELAXED) != job &&
-           __atomic_load_n(&file->until, __ATOMIC_RELAXED) > qos_gate_now();
+           __atomic_load_n(&file->until, __ATOMIC_RELAXED) > qos_clock_now();
 }
 
 gboolean qos_boost_is_wanted(const QosOp *op)
@@ -76,12 +76,12 @@ gboolean qos_boost_is_wanted(const QosOp *op)
     if (has_come(fs->boosts, op->locks, job))
         return TRUE;
     if (op->locked_file != NULL)
-        return qos_open_file_is_shared(op->locked_file);
-    return qos_openers_has_others(fs->openers, op->locks, job);
+        return qos_file_jobs_are_several(op->locked_file);
+    return qos_open_jobs_has_others(fs->open_jobs, op->locks, job);
 }
 
 void qos_boost_parked(QosFs *fs, fuse_ino_t ino, const QosJob *job)
 {
-    if (has_come(fs->boosts, ino, job) || qos_openers_has_others(fs->openers, ino, job))
-        qos_gate_release(fs->gate, ino, NULL);
+    if (has_come(fs->boosts, ino, job) || qos_open_jobs_has_others(fs->open_jobs, ino, job))
+        qos_gate_boost(fs->gate, ino, NULL);
 }

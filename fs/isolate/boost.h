@@ -39,7 +39,7 @@ void qos_boosts_free(QosBoosts *boosts); /* NULL is allowed */
 /* The job of `op` comes for the file `ino`. Returns of which job requests were parked there. Cheap
  * where nothing is parked with a lock and no other job has the file open. */
 QosGateHolder qos_boost_file(const QosOp *op, fuse_ino_t ino);
-/* `job` has opened the file `ino`, which it did not have open, and qos_openers_join() knows. */
+/* `job` has opened the file `ino`, which it did not have open, and qos_open_jobs_join() knows. */
 void qos_boost_opened(QosFs *fs, fuse_ino_t ino, const QosJob *job);
 /* TRUE where another job may want the lock that the kernel holds of a file for `op`: it has the
  * file open, or has come for it within the last second. Every READ and WRITE asks. */

@@ -27,16 +27,16 @@ static gboolean pays_here(pid_t thread, QosCall call)
            (call == QOS_CALL_UNKNOWN && thread != 0);
 }
 
-/* As qos_tolls_meet(); but on a file that no other job has open any more, no thread pays. */
-static QosTollState meet_toll(const QosOp *op, QosOpcode *ret_opcode)
+/* As qos_pay_points_meet(); but on a file that no other job has open any more, no thread pays. */
+static QosPayPointState meet_pay_point(const QosOp *op, QosOpcode *ret_opcode)
 {
     const QosJob *job = op->entry.request.job;
-    const QosTollState state =
-        qos_tolls_meet(op->fs->tolls, op->node, job, thread_of(op), op->caller->start, ret_opcode);
-    const gboolean is_lone = state == QOS_TOLL_DUE && *ret_opcode == QOS_OP_READ &&
-                             !qos_openers_has_others(op->fs->openers, op->node, job);
+    const QosPayPointState state = qos_pay_points_meet(
+        op->fs->pay_points, op->node, job, thread_of(op), op->caller->start, ret_opcode);
+    const gboolean is_lone = state == QOS_PAY_POINT_DUE && *ret_opcode == QOS_OP_READ &&
+                             !qos_open_jobs_has_others(op->fs->open_jobs, op->node, job);
 
-    return is_lone ? QOS_TOLL_FOREIGN : state;
+    return is_lone ? QOS_PAY_POINT_FOREIGN : state;
 }
 
 /* The kernel asks for attributes for stat(2) and its kin, and by itself: before it takes a
@@ -48,19 +48,19 @@ static void find_cost_of_attributes(QosOp *op)
 {
     const QosFs *fs = op->fs;
     QosRequest *request = &op->entry.request;
-    const QosTollState state = meet_toll(op, &request->toll_opcode);
-    const gboolean is_pass = state == QOS_TOLL_FREE || state == QOS_TOLL_FOREIGN;
+    const QosPayPointState state = meet_pay_point(op, &request->pay_opcode);
+    const gboolean is_pass = state == QOS_PAY_POINT_FREE || state == QOS_PAY_POINT_FOREIGN;
     QosCall call;
 
     request->is_free = is_pass;
     request->is_imposed =
-        state == QOS_TOLL_FOREIGN && (qos_fs_is_shared(fs) || fs->config.attr_timeout > 0);
-    if (is_pass || (state == QOS_TOLL_NONE && !qos_gate_is_limited(fs->gate, &op->entry)))
+        state == QOS_PAY_POINT_FOREIGN && (qos_fs_is_shared(fs) || fs->config.attr_timeout > 0);
+    if (is_pass || (state == QOS_PAY_POINT_NONE && !qos_gate_is_limited(fs->gate, &op->entry)))
         return;
-    call = qos_process_call(thread_of(op));
-    request->is_toll = state == QOS_TOLL_DUE && pays_here(thread_of(op), call);
+    call = qos_proc_call(thread_of(op));
+    request->is_at_pay_point = state == QOS_PAY_POINT_DUE && pays_here(thread_of(op), call);
     request->is_free =
-        !request->is_toll && call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_ATTRIBUTES;
+        !request->is_at_pay_point && call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_ATTRIBUTES;
 }
 
 /* The kernel asks for ACLs and capabilities by itself, before it lets a thread do what that came
@@ -71,7 +71,7 @@ static void find_cost_of_xattr(QosOp *op)
 
     if (!qos_gate_is_limited(op->fs->gate, &op->entry))
         return;
-    call = qos_process_call(thread_of(op));
+    call = qos_proc_call(thread_of(op));
     op->entry.request.is_free = call != QOS_CALL_UNKNOWN && call != QOS_CALL_READS_XATTRS;
 }
 
@@ -91,8 +91,8 @@ static void note_lock(QosOp *op)
     request->holds_lock |= op->isolation.locks_directory || qos_boost_is_wanted(op);
     if (request->fills_cache ||
         (op->isolation.locks_directory &&
-         (request->opcode == QOS_OP_LOOKUP || qos_tolls_count(request->opcode))))
-        request->is_free = qos_tolls_use(op->fs->tolls, thread_of(op), request->opcode);
+         (request->opcode == QOS_OP_LOOKUP || qos_pay_points_count(request->opcode))))
+        request->is_free = qos_pay_points_use(op->fs->pay_points, thread_of(op), request->opcode);
 }
 
 static void enter(QosOp *op)
@@ -110,9 +110,9 @@ static int call(QosOp *op)
 {
     const QosRequest *request = &op->entry.request;
 
-    if (request->is_toll)
-        qos_tolls_pay(op->fs->tolls, op->node, request->job, request->toll_opcode, thread_of(op),
-                      request->prepays ? request->toll_opcode : QOS_OP_COUNT);
+    if (request->is_at_pay_point)
+        qos_pay_points_pay(op->fs->pay_points, op->node, request->job, request->pay_opcode,
+                           thread_of(op), request->prepays ? request->pay_opcode : QOS_OP_COUNT);
     return 0;
 }
 
@@ -125,7 +125,7 @@ static gboolean makes_pay_point(const QosOp *op)
     if (request->fills_cache)
         return request->holds_lock && request->owes_much;
     return request->holds_lock && request->owes && op->isolation.locks_directory &&
-           qos_tolls_count(request->opcode);
+           qos_pay_points_count(request->opcode);
 }
 
 static void called(QosOp *op)
@@ -133,7 +133,8 @@ static void called(QosOp *op)
     const QosRequest *request = &op->entry.request;
 
     if (makes_pay_point(op))
-        qos_tolls_raise(op->fs->tolls, op->locks, request->job, request->opcode, thread_of(op));
+        qos_pay_points_raise(op->fs->pay_points, op->locks, request->job, request->opcode,
+                             thread_of(op));
 }
 
 /* --- what is replied --- */
@@ -162,7 +163,7 @@ static void reply(QosOp *op, QosTold *told)
 {
     if (told->ino == 0)
         return;
-    if (told->attr_timeout > 0 && !qos_tolls_may_believe(op->fs->tolls, told->ino))
+    if (told->attr_timeout > 0 && !qos_pay_points_may_believe(op->fs->pay_points, told->ino))
         told->attr_timeout = 0;
     if (told->is_name && !may_believe_name(op, told))
         told->entry_timeout = 0;
@@ -170,12 +171,12 @@ static void reply(QosOp *op, QosTold *told)
         qos_boost_file(op, told->ino);
 }
 
-static void reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle)
+static void reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file)
 {
-    QosJob *job = handle->caller->job;
+    QosJob *job = open_file->caller->job;
     gboolean is_new;
 
-    handle->open_file = qos_openers_join(op->fs->openers, ino, job, &is_new);
+    open_file->file_jobs = qos_open_jobs_join(op->fs->open_jobs, ino, job, &is_new);
     if (is_new)
         qos_boost_opened(op->fs, ino, job);
 }

@@ -1,7 +1,7 @@
 /*
  * Pay points. fs/isolate/pay_point.h has the contract.
  *
- * Pay points that have run out, and tickets, are swept out every few seconds when jobs go into
+ * Pay points that have run out, and passes, are swept out every few seconds when jobs go into
  * debt. So the tables are as small as what these jobs do.
  */
 #include "fs/isolate/pay_point.h"
@@ -15,20 +15,20 @@
 /* All these times are of a clock that stands while the daemon does (used_time()). */
 
 /* A pay point outlives the pause of a job that pays one operation a second. */
-#define TOLL_TIME (2 * QOS_SECOND)
+#define PAY_POINT_TIME (2 * QOS_SECOND)
 /* How long a thread may queue for the directory's lock, behind all others of its job at its rate. A
- * ticket that ended there would have the thread pay under the lock, and the queue would never
+ * pass that ended there would have the thread pay under the lock, and the queue would never
  * end. */
-#define TICKET_TIME (600 * QOS_SECOND)
-/* How long a spent ticket is remembered, so that a thread that was there before does not get
+#define PASS_TIME (600 * QOS_SECOND)
+/* How long a spent pass is remembered, so that a thread that was there before does not get
  * another. */
 #define SPENT_TIME (60 * QOS_SECOND)
 #define SWEEP_TIME (5 * QOS_SECOND)
 /* More than any operation makes, one of either kind for each name of a deep path included; a thread
- * that does nothing else pays too. A ticket that ended under the lock would have its thread wait
+ * that does nothing else pays too. A pass that ended under the lock would have its thread wait
  * there. */
-#define TICKET_LOOKUPS 16
-#define TICKET_ASKS    16
+#define PASS_LOOKUPS 16
+#define PASS_ASKS    16
 /* Within that a thread that has read a file comes to read again, if it does not read by a mapping,
  * for which the kernel does not ask; ... */
 #define RETURN_TIME (2 * QOS_MILLISECOND)
@@ -42,7 +42,7 @@
  * request of that very reply. */
 #define TELLING_TIME (20 * QOS_MILLISECOND)
 
-/* What a ticket was paid for, beside an opcode. */
+/* What a pass was paid for, beside an opcode. */
 #define NOTHING  (QOS_OP_COUNT + 1)
 #define ANYTHING QOS_OP_COUNT
 
@@ -68,10 +68,10 @@ typedef struct {
     GArray *readers;      /* of Reader: a file's */
     guint unread;         /* payments since the last READ for one */
     QosTime closed;       /* until then no attributes are believed: that of the last reader */
-    gboolean is_believed; /* the kernel may believe what an answer said since the last news */
+    gboolean is_believed; /* the kernel may believe what an answer said since the last to_forget */
     gboolean is_told;     /* the kernel knows, ... */
     guint64 told;         /* ... since then, in clock ticks after boot; else G_MAXUINT64 */
-} Toll;
+} PayPoint;
 
 typedef struct {
     gint64 tid;    /* first: the table holds these */
@@ -81,9 +81,9 @@ typedef struct {
     guint asked;   /* times that the thread asked for attributes */
     guint prepaid; /* an opcode, ANYTHING or NOTHING */
     gboolean is_spent;
-} Ticket;
+} Pass;
 
-struct QosTolls {
+struct QosPayPoints {
     struct fuse_session *session;
     QosTime (*clock)(void);
     QosServiceThread thread;
@@ -92,75 +92,76 @@ struct QosTolls {
     QosTime paused; /* atomic, written under the lock, before `seen`: what did not count so far */
     QosMutex lock;  /* everything below */
     pthread_cond_t told; /* the kernel knows of another pay point */
-    GHashTable *tolls;   /* a set of Toll */
-    GHashTable *tickets; /* a set of Ticket */
-    GArray *news;        /* of fuse_ino_t: to be told to the kernel */
+    GHashTable *points;  /* a set of PayPoint */
+    GHashTable *passes;  /* a set of Pass */
+    GArray *to_forget;   /* of fuse_ino_t: to be told to the kernel */
     QosTime swept;
 };
 
-static QosTime used_time_locked(QosTolls *tolls)
+static QosTime used_time_locked(QosPayPoints *pay_points)
 {
-    const QosTime now = tolls->clock(), seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE);
+    const QosTime now = pay_points->clock(),
+                  seen = __atomic_load_n(&pay_points->seen, __ATOMIC_ACQUIRE);
     const QosTime pause = now - seen - PAUSE_MAX;
 
     if (pause > 0) {
-        __atomic_store_n(&tolls->paused, tolls->paused + pause, __ATOMIC_RELAXED);
-        __atomic_store_n(&tolls->seen, now, __ATOMIC_RELEASE);
+        __atomic_store_n(&pay_points->paused, pay_points->paused + pause, __ATOMIC_RELAXED);
+        __atomic_store_n(&pay_points->seen, now, __ATOMIC_RELEASE);
     }
-    return now - tolls->paused;
+    return now - pay_points->paused;
 }
 
 /* The same without the lock, which it takes after a pause alone. */
-static QosTime used_time(QosTolls *tolls)
+static QosTime used_time(QosPayPoints *pay_points)
 {
-    QosTime seen = __atomic_load_n(&tolls->seen, __ATOMIC_ACQUIRE), now = tolls->clock();
+    QosTime seen = __atomic_load_n(&pay_points->seen, __ATOMIC_ACQUIRE), now = pay_points->clock();
 
     if (now - seen > PAUSE_MAX) {
-        qos_mutex_lock(&tolls->lock);
-        now = used_time_locked(tolls);
-        qos_mutex_unlock(&tolls->lock);
+        qos_mutex_lock(&pay_points->lock);
+        now = used_time_locked(pay_points);
+        qos_mutex_unlock(&pay_points->lock);
         return now;
     }
     if (now - seen >= QOS_MILLISECOND)
-        __atomic_compare_exchange_n(&tolls->seen, &seen, now, FALSE, __ATOMIC_RELEASE,
+        __atomic_compare_exchange_n(&pay_points->seen, &seen, now, FALSE, __ATOMIC_RELEASE,
                                     __ATOMIC_RELAXED);
-    return now - __atomic_load_n(&tolls->paused, __ATOMIC_RELAXED);
+    return now - __atomic_load_n(&pay_points->paused, __ATOMIC_RELAXED);
 }
 
-static void toll_free(Toll *toll)
+static void point_free(PayPoint *point)
 {
-    g_array_unref(toll->debtors);
-    g_array_unref(toll->readers);
-    g_free(toll);
+    g_array_unref(point->debtors);
+    g_array_unref(point->readers);
+    g_free(point);
 }
 
-static Toll *find_toll(QosTolls *tolls, fuse_ino_t ino, QosTime now)
+static PayPoint *find_point(QosPayPoints *pay_points, fuse_ino_t ino, QosTime now)
 {
     const gint64 key = (gint64)ino;
-    Toll *toll = g_hash_table_lookup(tolls->tolls, &key);
+    PayPoint *point = g_hash_table_lookup(pay_points->points, &key);
 
-    return toll != NULL && toll->until > now ? toll : NULL;
+    return point != NULL && point->until > now ? point : NULL;
 }
 
-static Toll *add_toll(QosTolls *tolls, fuse_ino_t ino, gboolean is_file)
+static PayPoint *add_point(QosPayPoints *pay_points, fuse_ino_t ino, gboolean is_file)
 {
-    Toll *toll = g_new0(Toll, 1);
+    PayPoint *point = g_new0(PayPoint, 1);
 
-    toll->ino = (gint64)ino;
-    toll->told = G_MAXUINT64;
-    toll->is_file = is_file;
-    toll->is_believed = TRUE; /* what the kernel was told before */
-    toll->debtors = g_array_new(FALSE, FALSE, sizeof(Debtor));
-    toll->readers = g_array_new(FALSE, FALSE, sizeof(Reader));
-    g_hash_table_replace(tolls->tolls, toll, toll);
-    return toll;
+    point->ino = (gint64)ino;
+    point->told = G_MAXUINT64;
+    point->is_file = is_file;
+    point->is_believed = TRUE; /* what the kernel was told before */
+    point->debtors = g_array_new(FALSE, FALSE, sizeof(Debtor));
+    point->readers = g_array_new(FALSE, FALSE, sizeof(Reader));
+    g_hash_table_replace(pay_points->points, point, point);
+    return point;
 }
 
 /* The job's part in a pay point, if that has not run out. */
-static const Debtor *find_debtor(const Toll *toll, const QosJob *job, QosTime now)
+static const Debtor *find_debtor(const PayPoint *point, const QosJob *job, QosTime now)
 {
-    for (guint i = 0; toll != NULL && i < toll->debtors->len; i++) {
-        const Debtor *debtor = &g_array_index(toll->debtors, Debtor, i);
+    for (guint i = 0; point != NULL && i < point->debtors->len; i++) {
+        const Debtor *debtor = &g_array_index(point->debtors, Debtor, i);
 
         if (debtor->job == job && debtor->until > now)
             return debtor;
@@ -169,105 +170,106 @@ static const Debtor *find_debtor(const Toll *toll, const QosJob *job, QosTime no
 }
 
 /* Replaces the job's part in the pay point, and drops the parts that have run out. */
-static void note_debtor(Toll *toll, Debtor *debtor, QosTime now)
+static void note_debtor(PayPoint *point, Debtor *debtor, QosTime now)
 {
     guint i = 0;
 
-    while (i < toll->debtors->len) {
-        const Debtor *other = &g_array_index(toll->debtors, Debtor, i);
+    while (i < point->debtors->len) {
+        const Debtor *other = &g_array_index(point->debtors, Debtor, i);
 
         if (other->job == debtor->job && other->until > now) {
             debtor->since = other->since;
             debtor->joined = other->joined;
         }
         if (other->job == debtor->job || other->until <= now)
-            g_array_remove_index_fast(toll->debtors, i);
+            g_array_remove_index_fast(point->debtors, i);
         else
             i++;
     }
-    g_array_append_vals(toll->debtors, debtor, 1);
+    g_array_append_vals(point->debtors, debtor, 1);
 }
 
 /* The thread has come to read again, or does so elsewhere. */
-static void come_back(Toll *toll, pid_t tid, QosTime now)
+static void come_back(PayPoint *point, pid_t tid, QosTime now)
 {
-    toll->closed = now;
-    for (guint i = toll->readers->len; i-- > 0;) {
-        const Reader *reader = &g_array_index(toll->readers, Reader, i);
+    point->closed = now;
+    for (guint i = point->readers->len; i-- > 0;) {
+        const Reader *reader = &g_array_index(point->readers, Reader, i);
 
         if (reader->tid == tid || reader->until <= now)
-            g_array_remove_index_fast(toll->readers, i);
+            g_array_remove_index_fast(point->readers, i);
         else
-            toll->closed = MAX(toll->closed, reader->until);
+            point->closed = MAX(point->closed, reader->until);
     }
 }
 
 /* The thread has read, and is waited for. */
-static void expect(Toll *toll, pid_t tid, gboolean did_pay, QosTime now)
+static void expect(PayPoint *point, pid_t tid, gboolean did_pay, QosTime now)
 {
     const Reader reader = {tid, now + (did_pay ? PAYER_TIME : RETURN_TIME)};
 
-    come_back(toll, tid, now);
-    g_array_append_val(toll->readers, reader);
-    toll->closed = MAX(toll->closed, reader.until);
+    come_back(point, tid, now);
+    g_array_append_val(point->readers, reader);
+    point->closed = MAX(point->closed, reader.until);
 }
 
-/* The thread's ticket, if it has not run out. */
-static Ticket *find_ticket(QosTolls *tolls, pid_t tid, QosTime now)
+/* The thread's pass, if it has not run out. */
+static Pass *find_pass(QosPayPoints *pay_points, pid_t tid, QosTime now)
 {
     const gint64 key = tid;
-    Ticket *ticket = g_hash_table_lookup(tolls->tickets, &key);
+    Pass *pass = g_hash_table_lookup(pay_points->passes, &key);
 
-    return ticket != NULL && ticket->until > now ? ticket : NULL;
+    return pass != NULL && pass->until > now ? pass : NULL;
 }
 
-static void spend(Ticket *ticket, QosTime now)
+static void spend(Pass *pass, QosTime now)
 {
-    ticket->is_spent = TRUE;
-    ticket->until = MIN(ticket->until, now + SPENT_TIME);
+    pass->is_spent = TRUE;
+    pass->until = MIN(pass->until, now + SPENT_TIME);
 }
 
-static void add_ticket(QosTolls *tolls, pid_t tid, fuse_ino_t ino, guint prepaid, QosTime now)
+static void add_pass(QosPayPoints *pay_points, pid_t tid, fuse_ino_t ino, guint prepaid,
+                     QosTime now)
 {
-    Ticket *ticket = g_new0(Ticket, 1);
+    Pass *pass = g_new0(Pass, 1);
 
-    ticket->tid = tid;
-    ticket->at = ino;
-    ticket->until = now + TICKET_TIME;
-    ticket->prepaid = prepaid;
-    g_hash_table_replace(tolls->tickets, ticket, ticket);
+    pass->tid = tid;
+    pass->at = ino;
+    pass->until = now + PASS_TIME;
+    pass->prepaid = prepaid;
+    g_hash_table_replace(pay_points->passes, pass, pass);
 }
 
-static gboolean has_toll_run_out(gpointer toll, gpointer same G_GNUC_UNUSED, gpointer now)
+static gboolean has_point_run_out(gpointer point, gpointer same G_GNUC_UNUSED, gpointer now)
 {
-    return ((const Toll *)toll)->until <= *(const QosTime *)now;
+    return ((const PayPoint *)point)->until <= *(const QosTime *)now;
 }
 
-static gboolean has_ticket_run_out(gpointer ticket, gpointer same G_GNUC_UNUSED, gpointer now)
+static gboolean has_pass_run_out(gpointer pass, gpointer same G_GNUC_UNUSED, gpointer now)
 {
-    return ((const Ticket *)ticket)->until <= *(const QosTime *)now;
+    return ((const Pass *)pass)->until <= *(const QosTime *)now;
 }
 
-static void sweep_locked(QosTolls *tolls, QosTime now)
+static void sweep_locked(QosPayPoints *pay_points, QosTime now)
 {
-    if (now - tolls->swept < SWEEP_TIME)
+    if (now - pay_points->swept < SWEEP_TIME)
         return;
-    g_hash_table_foreach_remove(tolls->tolls, has_toll_run_out, &now);
-    g_hash_table_foreach_remove(tolls->tickets, has_ticket_run_out, &now);
-    tolls->swept = now;
+    g_hash_table_foreach_remove(pay_points->points, has_point_run_out, &now);
+    g_hash_table_foreach_remove(pay_points->passes, has_pass_run_out, &now);
+    pay_points->swept = now;
 }
 
 /* Without the lock, and mostly without the clock: every request asks. */
-static gboolean has_tolls(QosTolls *tolls)
+static gboolean has_points(QosPayPoints *pay_points)
 {
-    QosTime last = __atomic_load_n(&tolls->last, __ATOMIC_RELAXED);
-    return last != 0 && last > used_time(tolls);
+    QosTime last = __atomic_load_n(&pay_points->last, __ATOMIC_RELAXED);
+    return last != 0 && last > used_time(pay_points);
 }
 
 /* A directory's is closed all the time. */
-static gboolean is_closed(const Toll *toll, QosTime now)
+static gboolean is_closed(const PayPoint *point, QosTime now)
 {
-    return !toll->is_file || now < toll->closed;
+    return !point->is_file || now < point->closed;
 }
 
 /* The clock that the start of threads is told by. */
@@ -283,45 +285,45 @@ static guint64 ticks_after_boot(void)
 }
 
 /* The lock is released meanwhile, and the pay point may go. */
-static void tell_locked(QosTolls *tolls, fuse_ino_t ino)
+static void tell_locked(QosPayPoints *pay_points, fuse_ino_t ino)
 {
-    qos_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&pay_points->lock);
     /* An offset below 0: the attributes alone. What the kernel forgot is no error. */
-    fuse_lowlevel_notify_inval_inode(tolls->session, ino, -1, 0);
-    qos_mutex_lock(&tolls->lock);
-    Toll *toll = find_toll(tolls, ino, 0);
-    if (toll != NULL && !toll->is_told) {
-        toll->is_told = TRUE;
-        toll->told = ticks_after_boot();
+    fuse_lowlevel_notify_inval_inode(pay_points->session, ino, -1, 0);
+    qos_mutex_lock(&pay_points->lock);
+    PayPoint *point = find_point(pay_points, ino, 0);
+    if (point != NULL && !point->is_told) {
+        point->is_told = TRUE;
+        point->told = ticks_after_boot();
     }
-    pthread_cond_broadcast(&tolls->told);
+    pthread_cond_broadcast(&pay_points->told);
 }
 
 /* Closes the pay point: from now on the kernel must ask. Waits until it has been told, if that does
  * not take long; the pay point may be gone then. `at_once`: the request that is served holds
  * nothing. */
-static void close_locked(QosTolls *tolls, Toll *toll, gboolean at_once, QosTime now)
+static void close_locked(QosPayPoints *pay_points, PayPoint *point, gboolean at_once, QosTime now)
 {
-    const fuse_ino_t ino = (fuse_ino_t)toll->ino;
-    const QosTime end = qos_gate_now() + TELLING_TIME;
-    const gboolean is_news = toll->is_believed;
+    const fuse_ino_t ino = (fuse_ino_t)point->ino;
+    const QosTime end = qos_clock_now() + TELLING_TIME;
+    const gboolean must_forget = point->is_believed;
 
-    if (is_news)
-        toll->is_told = toll->is_believed = FALSE;
-    if (is_news && at_once) {
-        tell_locked(tolls, ino);
+    if (must_forget)
+        point->is_told = point->is_believed = FALSE;
+    if (must_forget && at_once) {
+        tell_locked(pay_points, ino);
         return;
     }
-    if (is_news) {
-        g_array_append_val(tolls->news, ino);
-        qos_service_thread_wake_locked(&tolls->thread);
+    if (must_forget) {
+        g_array_append_val(pay_points->to_forget, ino);
+        qos_service_thread_wake_locked(&pay_points->thread);
     }
-    while (toll != NULL && !toll->is_told &&
-           qos_condition_wait_until(&tolls->told, &tolls->lock, end))
-        toll = find_toll(tolls, ino, now);
+    while (point != NULL && !point->is_told &&
+           qos_condition_wait_until(&pay_points->told, &pay_points->lock, end))
+        point = find_point(pay_points, ino, now);
 }
 
-gboolean qos_tolls_count(QosOpcode opcode)
+gboolean qos_pay_points_count(QosOpcode opcode)
 {
     switch (opcode) {
     case QOS_OP_CREATE:
@@ -339,179 +341,182 @@ gboolean qos_tolls_count(QosOpcode opcode)
     }
 }
 
-static void raise_locked(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
-                         pid_t tid, gboolean has_paid, QosTime now)
+static void raise_locked(QosPayPoints *pay_points, fuse_ino_t ino, const QosJob *job,
+                         QosOpcode opcode, pid_t tid, gboolean has_paid, QosTime now)
 {
-    Toll *toll = find_toll(tolls, ino, now);
+    PayPoint *point = find_point(pay_points, ino, now);
 
-    if (toll == NULL)
-        toll = add_toll(tolls, ino, opcode == QOS_OP_READ);
-    toll->until = now + TOLL_TIME;
-    note_debtor(toll, &(Debtor){job, opcode, now, ticks_after_boot(), toll->until}, now);
-    __atomic_store_n(&tolls->last, toll->until, __ATOMIC_RELAXED); /* time only grows */
-    if (toll->is_file && has_paid) {
-        toll->unread++;
+    if (point == NULL)
+        point = add_point(pay_points, ino, opcode == QOS_OP_READ);
+    point->until = now + PAY_POINT_TIME;
+    note_debtor(point, &(Debtor){job, opcode, now, ticks_after_boot(), point->until}, now);
+    __atomic_store_n(&pay_points->last, point->until, __ATOMIC_RELAXED); /* time only grows */
+    if (point->is_file && has_paid) {
+        point->unread++;
         return;
     }
-    if (toll->is_file) {
-        toll->unread = 0;
-        expect(toll, tid, find_ticket(tolls, tid, now) != NULL, now);
+    if (point->is_file) {
+        point->unread = 0;
+        expect(point, tid, find_pass(pay_points, tid, now) != NULL, now);
     }
-    close_locked(tolls, toll, has_paid, now);
+    close_locked(pay_points, point, has_paid, now);
 }
 
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
-                     pid_t tid)
+void qos_pay_points_raise(QosPayPoints *pay_points, fuse_ino_t ino, const QosJob *job,
+                          QosOpcode opcode, pid_t tid)
 {
-    QosTime now = used_time(tolls);
+    QosTime now = used_time(pay_points);
 
-    qos_mutex_lock(&tolls->lock);
-    sweep_locked(tolls, now);
-    raise_locked(tolls, ino, job, opcode, tid, FALSE, now);
-    qos_mutex_unlock(&tolls->lock);
+    qos_mutex_lock(&pay_points->lock);
+    sweep_locked(pay_points, now);
+    raise_locked(pay_points, ino, job, opcode, tid, FALSE, now);
+    qos_mutex_unlock(&pay_points->lock);
 }
 
-gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino)
+gboolean qos_pay_points_may_believe(QosPayPoints *pay_points, fuse_ino_t ino)
 {
-    if (!has_tolls(tolls))
+    if (!has_points(pay_points))
         return TRUE;
-    qos_mutex_lock(&tolls->lock);
-    const QosTime now = used_time_locked(tolls);
-    Toll *toll = find_toll(tolls, ino, now);
-    const gboolean may_believe = toll == NULL || !is_closed(toll, now);
-    if (toll != NULL && may_believe)
-        toll->is_believed = TRUE;
-    qos_mutex_unlock(&tolls->lock);
+    qos_mutex_lock(&pay_points->lock);
+    const QosTime now = used_time_locked(pay_points);
+    PayPoint *point = find_point(pay_points, ino, now);
+    const gboolean may_believe = point == NULL || !is_closed(point, now);
+    if (point != NULL && may_believe)
+        point->is_believed = TRUE;
+    qos_mutex_unlock(&pay_points->lock);
     return may_believe;
 }
 
 /* TRUE if the thread may hold the directory's lock, or await it, since before the kernel was told,
  * or before its job was in debt here. Then it came by without paying. */
-static gboolean was_there(const Toll *toll, const Debtor *debtor, guint64 start, QosTime now)
+static gboolean was_there(const PayPoint *point, const Debtor *debtor, guint64 start, QosTime now)
 {
-    return !toll->is_file && start <= MAX(toll->told, debtor->joined) &&
-           now - debtor->since < TICKET_TIME;
+    return !point->is_file && start <= MAX(point->told, debtor->joined) &&
+           now - debtor->since < PASS_TIME;
 }
 
-/* The thread has come to pay: it reads neither here nor where it got its ticket. */
-static void end_reads(QosTolls *tolls, Toll *toll, const Ticket *ticket, pid_t tid, QosTime now)
+/* The thread has come to pay: it reads neither here nor where it got its pass. */
+static void end_reads(QosPayPoints *pay_points, PayPoint *point, const Pass *pass, pid_t tid,
+                      QosTime now)
 {
-    Toll *last = ticket != NULL ? find_toll(tolls, ticket->at, now) : NULL;
+    PayPoint *last = pass != NULL ? find_point(pay_points, pass->at, now) : NULL;
 
-    come_back(toll, tid, now);
-    if (last != NULL && last != toll)
+    come_back(point, tid, now);
+    if (last != NULL && last != point)
         come_back(last, tid, now);
 }
 
-QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, pid_t tid,
-                            guint64 start, QosOpcode *ret_opcode)
+QosPayPointState qos_pay_points_meet(QosPayPoints *pay_points, fuse_ino_t ino, const QosJob *job,
+                                     pid_t tid, guint64 start, QosOpcode *ret_opcode)
 {
-    QosTollState state = QOS_TOLL_NONE;
+    QosPayPointState state = QOS_PAY_POINT_NONE;
 
-    if (!has_tolls(tolls))
+    if (!has_points(pay_points))
         return state;
-    qos_mutex_lock(&tolls->lock);
-    QosTime now = used_time_locked(tolls);
-    Toll *toll = find_toll(tolls, ino, now);
-    const Debtor *debtor = find_debtor(toll, job, now);
-    Ticket *ticket = find_ticket(tolls, tid, now);
-    if (toll != NULL)
-        state = debtor != NULL ? QOS_TOLL_FREE : QOS_TOLL_FOREIGN;
-    if (debtor != NULL && ticket == NULL && was_there(toll, debtor, start, now)) {
-        add_ticket(tolls, tid, ino, NOTHING, now);
-    } else if (debtor != NULL && (ticket == NULL || ticket->is_spent)) {
-        state = QOS_TOLL_DUE;
+    qos_mutex_lock(&pay_points->lock);
+    QosTime now = used_time_locked(pay_points);
+    PayPoint *point = find_point(pay_points, ino, now);
+    const Debtor *debtor = find_debtor(point, job, now);
+    Pass *pass = find_pass(pay_points, tid, now);
+    if (point != NULL)
+        state = debtor != NULL ? QOS_PAY_POINT_FREE : QOS_PAY_POINT_FOREIGN;
+    if (debtor != NULL && pass == NULL && was_there(point, debtor, start, now)) {
+        add_pass(pay_points, tid, ino, NOTHING, now);
+    } else if (debtor != NULL && (pass == NULL || pass->is_spent)) {
+        state = QOS_PAY_POINT_DUE;
         *ret_opcode = debtor->opcode;
-        end_reads(tolls, toll, ticket, tid, now);
-    } else if (debtor != NULL && ++ticket->asked > TICKET_ASKS) {
-        spend(ticket, now);
+        end_reads(pay_points, point, pass, tid, now);
+    } else if (debtor != NULL && ++pass->asked > PASS_ASKS) {
+        spend(pass, now);
     }
-    qos_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&pay_points->lock);
     return state;
 }
 
-void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode, pid_t tid,
-                   QosOpcode prepaid)
+void qos_pay_points_pay(QosPayPoints *pay_points, fuse_ino_t ino, const QosJob *job,
+                        QosOpcode opcode, pid_t tid, QosOpcode prepaid)
 {
-    qos_mutex_lock(&tolls->lock);
-    const QosTime now = used_time_locked(tolls);
-    sweep_locked(tolls, now);
-    add_ticket(tolls, tid, ino, prepaid, now);
-    const Toll *toll = find_toll(tolls, ino, now);
+    qos_mutex_lock(&pay_points->lock);
+    const QosTime now = used_time_locked(pay_points);
+    sweep_locked(pay_points, now);
+    add_pass(pay_points, tid, ino, prepaid, now);
+    const PayPoint *point = find_point(pay_points, ino, now);
     /* It may have run out while the thread waited. */
-    if (toll == NULL || toll->unread < UNREAD_MAX)
-        raise_locked(tolls, ino, job, opcode, tid, TRUE, now);
-    qos_mutex_unlock(&tolls->lock);
+    if (point == NULL || point->unread < UNREAD_MAX)
+        raise_locked(pay_points, ino, job, opcode, tid, TRUE, now);
+    qos_mutex_unlock(&pay_points->lock);
 }
 
-gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode)
+gboolean qos_pay_points_use(QosPayPoints *pay_points, pid_t tid, QosOpcode opcode)
 {
     gboolean is_prepaid = FALSE;
 
-    if (!has_tolls(tolls))
+    if (!has_points(pay_points))
         return FALSE;
-    qos_mutex_lock(&tolls->lock);
-    const QosTime now = used_time_locked(tolls);
-    Ticket *ticket = find_ticket(tolls, tid, now);
-    if (ticket != NULL && !ticket->is_spent) {
-        is_prepaid = ticket->prepaid == ANYTHING || ticket->prepaid == (guint)opcode;
+    qos_mutex_lock(&pay_points->lock);
+    const QosTime now = used_time_locked(pay_points);
+    Pass *pass = find_pass(pay_points, tid, now);
+    if (pass != NULL && !pass->is_spent) {
+        is_prepaid = pass->prepaid == ANYTHING || pass->prepaid == (guint)opcode;
         if (is_prepaid)
-            ticket->prepaid = NOTHING;
-        Toll *toll = opcode == QOS_OP_READ ? find_toll(tolls, ticket->at, now) : NULL;
-        if (toll != NULL)
-            toll->unread = 0;
-        if (opcode != QOS_OP_LOOKUP || ++ticket->lookups >= TICKET_LOOKUPS)
-            spend(ticket, now);
+            pass->prepaid = NOTHING;
+        PayPoint *point = opcode == QOS_OP_READ ? find_point(pay_points, pass->at, now) : NULL;
+        if (point != NULL)
+            point->unread = 0;
+        if (opcode != QOS_OP_LOOKUP || ++pass->lookups >= PASS_LOOKUPS)
+            spend(pass, now);
     }
-    qos_mutex_unlock(&tolls->lock);
+    qos_mutex_unlock(&pay_points->lock);
     return is_prepaid;
 }
 
 static QosTime tell(gpointer data)
 {
-    QosTolls *tolls = data;
+    QosPayPoints *pay_points = data;
 
-    if (tolls->news->len == 0)
+    if (pay_points->to_forget->len == 0)
         return QOS_NEVER;
-    fuse_ino_t ino = g_array_index(tolls->news, fuse_ino_t, tolls->news->len - 1);
-    g_array_set_size(tolls->news, tolls->news->len - 1);
-    tell_locked(tolls, ino);
+    fuse_ino_t ino =
+        g_array_index(pay_points->to_forget, fuse_ino_t, pay_points->to_forget->len - 1);
+    g_array_set_size(pay_points->to_forget, pay_points->to_forget->len - 1);
+    tell_locked(pay_points, ino);
     return 0;
 }
 
-static void clear(QosTolls *tolls)
+static void clear(QosPayPoints *pay_points)
 {
-    g_hash_table_unref(tolls->tickets);
-    g_hash_table_unref(tolls->tolls);
-    g_array_unref(tolls->news);
-    pthread_cond_destroy(&tolls->told);
-    qos_mutex_destroy(&tolls->lock);
-    g_free(tolls);
+    g_hash_table_unref(pay_points->passes);
+    g_hash_table_unref(pay_points->points);
+    g_array_unref(pay_points->to_forget);
+    pthread_cond_destroy(&pay_points->told);
+    qos_mutex_destroy(&pay_points->lock);
+    g_free(pay_points);
 }
 
-QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void))
+QosPayPoints *qos_pay_points_new(struct fuse_session *session, QosTime (*clock)(void))
 {
-    QosTolls *tolls = g_new0(QosTolls, 1);
+    QosPayPoints *pay_points = g_new0(QosPayPoints, 1);
 
-    tolls->session = session;
-    tolls->clock = clock;
-    tolls->seen = clock();
-    qos_mutex_init(&tolls->lock, QOS_MUTEX_TOLLS);
-    pthread_cond_init(&tolls->told, NULL);
-    tolls->tolls = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL,
-                                         (GDestroyNotify)(void (*)(void))toll_free);
-    tolls->tickets = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
-    tolls->news = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
-    if (qos_service_thread_start(&tolls->thread, "tolls", &tolls->lock, tell, tolls, NULL))
-        return tolls;
-    clear(tolls);
+    pay_points->session = session;
+    pay_points->clock = clock;
+    pay_points->seen = clock();
+    qos_mutex_init(&pay_points->lock, QOS_MUTEX_PAY_POINTS);
+    pthread_cond_init(&pay_points->told, NULL);
+    pay_points->points = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL,
+                                               (GDestroyNotify)(void (*)(void))point_free);
+    pay_points->passes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    pay_points->to_forget = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
+    if (qos_service_thread_start(&pay_points->thread, "tolls", &pay_points->lock, tell, pay_points,
+                                 NULL))
+        return pay_points;
+    clear(pay_points);
     return NULL;
 }
 
-void qos_tolls_free(QosTolls *tolls)
+void qos_pay_points_free(QosPayPoints *pay_points)
 {
-    if (tolls == NULL)
+    if (pay_points == NULL)
         return;
-    qos_service_thread_stop(&tolls->thread);
-    clear(tolls);
+    qos_service_thread_stop(&pay_points->thread);
+    clear(pay_points);
 }

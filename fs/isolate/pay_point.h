@@ -5,11 +5,11 @@
  * open, goes into debt, because other jobs want them (fs/sched.h, `holds_lock`). A job that makes
  * nothing but such requests would stand at the bound on debt, and each of its requests would hold
  * the lock while it waits. So when a request that changes or lists a directory, or fills pages of a
- * file, has gone into debt, that becomes a pay point of the job, for TOLL_TIME after the last such
- * request, or the last payment. Meanwhile the kernel is not to believe its attributes. It asks for
- * them (GETATTR) before it takes the lock, each time that a thread walks through the directory, or
- * reads the file through the page cache, and holds nothing while it waits for the answer. There the
- * job waits.
+ * file, has gone into debt, that becomes a pay point of the job, for PAY_POINT_TIME after the last
+ * such request, or the last payment. Meanwhile the kernel is not to believe its attributes. It asks
+ * for them (GETATTR) before it takes the lock, each time that a thread walks through the directory,
+ * or reads the file through the page cache, and holds nothing while it waits for the answer. There
+ * the job waits.
  *
  * Only a thread of that job waits, and only if its system call changes or lists names, or reads:
  * threads that walk through to something else pass, and so does every other job. None of them is
@@ -24,12 +24,12 @@
  * pay point any more.
  *
  * The kernel asks for attributes once more under the lock, to see whether the caller may make or
- * remove a name. The thread must not wait then. So a thread that has paid has a ticket, with which
- * it passes every pay point until it has done what it came for. That is an operation that changes a
- * directory, or TICKET_LOOKUPS look-ups, or nothing for TICKET_TIME. rename(2) makes two look-ups
+ * remove a name. The thread must not wait then. So a thread that has paid has a pass, which lets it
+ * through every pay point until it has done what it came for. That is an operation that changes a
+ * directory, or PASS_LOOKUPS look-ups, or nothing for PASS_TIME. rename(2) makes two look-ups
  * under the lock, and before it one for each name on the way that the kernel does not know. A
  * thread that lived before the kernel was told may be under the lock already, and gets one such
- * ticket unpaid.
+ * pass unpaid.
  *
  * The token that a thread has paid is that of the class of the operation that went into debt. If a
  * rule tells operations apart, it pays for one such operation; else for the next, whichever it is.
@@ -42,17 +42,17 @@
  * A request that makes a pay point is answered only when the kernel has been told to forget the
  * attributes, so that no thread of its job slips by meanwhile. The request's thread must not tell
  * the kernel itself, because the kernel may wait for that very READ before it takes the
- * notification. So the tolls have a thread that tells it, and a request waits for that no longer
- * than TELLING_TIME. The GETATTR by which a thread pays may tell the kernel at once, because the
- * kernel holds nothing for it but the inode.
+ * notification. So the pay points have a thread that tells it, and a request waits for that no
+ * longer than TELLING_TIME. The GETATTR by which a thread pays may tell the kernel at once, because
+ * the kernel holds nothing for it but the inode.
  *
  * Limit: a thread with a system call that cannot be read (a worker of io_uring, a program of 32
  * bits) pays here even if it only walks through; its next operation is prepaid then. A thread of
  * another pid namespace is not known at all. It does not wait here, and only the bound on debt
- * holds it. A ticket is good for TICKET_ASKS questions. If the kernel cannot be told within
+ * holds it. A pass is good for PASS_ASKS questions. If the kernel cannot be told within
  * TELLING_TIME, threads may slip by until it is.
  *
- * Lock: `lock` of the tolls; never held while the kernel is told.
+ * Lock: `lock` of the pay points; never held while the kernel is told.
  */
 #pragma once
 
@@ -63,39 +63,39 @@
 #include "base/time.h"
 #include "fs/jobs.h"
 
-typedef struct QosTolls QosTolls;
+typedef struct QosPayPoints QosPayPoints;
 
-/* `session` is borrowed. `clock` is qos_gate_now(), or a test's. Starts its thread (after the
+/* `session` is borrowed. `clock` is qos_clock_now(), or a test's. Starts its thread (after the
  * daemon's fork); NULL where that fails. */
-QosTolls *qos_tolls_new(struct fuse_session *session, QosTime (*clock)(void));
+QosPayPoints *qos_pay_points_new(struct fuse_session *session, QosTime (*clock)(void));
 /* Ends the thread. The session must still be there. NULL is allowed. */
-void qos_tolls_free(QosTolls *tolls);
+void qos_pay_points_free(QosPayPoints *pay_points);
 
 /* TRUE for an operation that changes or lists a directory's names. */
-gboolean qos_tolls_count(QosOpcode opcode);
+gboolean qos_pay_points_count(QosOpcode opcode);
 /* The thread `tid` of `job`, which is not looked into, has gone into debt by `opcode` in the
  * directory, or on the file, `ino`. Waits for TELLING_TIME at most. */
-void qos_tolls_raise(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode,
-                     pid_t tid);
+void qos_pay_points_raise(QosPayPoints *pay_points, fuse_ino_t ino, const QosJob *job,
+                          QosOpcode opcode, pid_t tid);
 
 /* An answer is about to tell the kernel the attributes of `ino`. TRUE: it may believe them for a
  * while. Cheap where there is no pay point at all. */
-gboolean qos_tolls_may_believe(QosTolls *tolls, fuse_ino_t ino);
+gboolean qos_pay_points_may_believe(QosPayPoints *pay_points, fuse_ino_t ino);
 
 typedef enum {
-    QOS_TOLL_NONE,    /* no pay point is here */
-    QOS_TOLL_FOREIGN, /* of other jobs */
-    QOS_TOLL_FREE,    /* of its own job, and the thread has a ticket */
-    QOS_TOLL_DUE,     /* of its own job */
-} QosTollState;
+    QOS_PAY_POINT_NONE,    /* no pay point is here */
+    QOS_PAY_POINT_FOREIGN, /* of other jobs */
+    QOS_PAY_POINT_FREE,    /* of its own job, and the thread has a pass */
+    QOS_PAY_POINT_DUE,     /* of its own job */
+} QosPayPointState;
 /* What the thread `tid` of `job`, which lives since `start` (QosCaller), meets when it asks for the
  * attributes of `ino`. DUE: if it comes to change or list names, or to read, it waits until the job
  * has a token for *ret_opcode. */
-QosTollState qos_tolls_meet(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, pid_t tid,
-                            guint64 start, QosOpcode *ret_opcode);
+QosPayPointState qos_pay_points_meet(QosPayPoints *pay_points, fuse_ino_t ino, const QosJob *job,
+                                     pid_t tid, guint64 start, QosOpcode *ret_opcode);
 /* The thread has paid at `ino`, where `job` had gone into debt by `opcode`: for `prepaid`, or with
- * QOS_OP_COUNT for whatever it does next. The pay point stays for another TOLL_TIME. */
-void qos_tolls_pay(QosTolls *tolls, fuse_ino_t ino, const QosJob *job, QosOpcode opcode, pid_t tid,
-                   QosOpcode prepaid);
+ * QOS_OP_COUNT for whatever it does next. The pay point stays for another PAY_POINT_TIME. */
+void qos_pay_points_pay(QosPayPoints *pay_points, fuse_ino_t ino, const QosJob *job,
+                        QosOpcode opcode, pid_t tid, QosOpcode prepaid);
 /* The thread does `opcode` in a directory, or reads. TRUE where it has paid for that. */
-gboolean qos_tolls_use(QosTolls *tolls, pid_t tid, QosOpcode opcode);
+gboolean qos_pay_points_use(QosPayPoints *pay_points, pid_t tid, QosOpcode opcode);

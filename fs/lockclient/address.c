@@ -15,7 +15,7 @@
 /* --- TLS --- */
 
 /* Our certificate, or NULL with an error. */
-static GTlsCertificate *read_certificate(const QosLocklinkConfig *config, GError **error)
+static GTlsCertificate *read_certificate(const QosLinkConfig *config, GError **error)
 {
     g_autoptr(GError) reason = NULL;
     GTlsCertificate *certificate =
@@ -28,7 +28,7 @@ static GTlsCertificate *read_certificate(const QosLocklinkConfig *config, GError
 }
 
 /* The authorities to believe, or NULL with an error. */
-static GTlsDatabase *read_authorities(const QosLocklinkConfig *config, GError **error)
+static GTlsDatabase *read_authorities(const QosLinkConfig *config, GError **error)
 {
     g_autofree char *path = g_canonicalize_filename(config->ca, NULL);
     g_autoptr(GError) reason = NULL;
@@ -39,7 +39,7 @@ static GTlsDatabase *read_authorities(const QosLocklinkConfig *config, GError **
     return database;
 }
 
-static gboolean check_tls(const QosLocklinkConfig *config, GError **error)
+static gboolean check_tls(const QosLinkConfig *config, GError **error)
 {
     g_autoptr(GTlsCertificate) certificate = NULL;
     g_autoptr(GTlsDatabase) database = NULL;
@@ -146,8 +146,7 @@ static GSocketConnectable *remote_place(const char *server, const char *host, GE
     return place != NULL ? numeric_place(place) : NULL;
 }
 
-gboolean qos_lockaddress_init(QosLockaddress *address, const QosLocklinkConfig *config,
-                              GError **error)
+gboolean qos_lockaddress_init(QosLockaddress *address, const QosLinkConfig *config, GError **error)
 {
     const char *server = config->server;
 

@@ -11,7 +11,7 @@ typedef struct {
     const char *server;
     const char *ca, *certificate, *key;
     const char *munged;
-} QosLocklinkConfig;
+} QosLinkConfig;
 
 typedef enum {
     QOS_LOCKADDRESS_LOCAL, /* a Unix socket: the kernel tells the peer's uid */
@@ -21,15 +21,14 @@ typedef enum {
 
 /* Embedded. */
 typedef struct {
-    QosLocklinkConfig config; /* its strings are the caller's */
+    QosLinkConfig config; /* its strings are the caller's */
     QosLockaddressKind kind;
     GSocketConnectable *place;
 } QosLockaddress;
 
 /* FALSE, with *error (QOS_ERROR): it can never work. Reads the files once, so that a mistake shows
  * where it was made. */
-gboolean qos_lockaddress_init(QosLockaddress *address, const QosLocklinkConfig *config,
-                              GError **error);
+gboolean qos_lockaddress_init(QosLockaddress *address, const QosLinkConfig *config, GError **error);
 /* Also after a failed init. */
 void qos_lockaddress_clear(QosLockaddress *address);
 

@@ -101,7 +101,7 @@ void qos_lockclient_unlock(QosLockclient *client)
         client->worker = wakes ? QOS_LOCKCLIENT_THREAD : QOS_LOCKCLIENT_NOBODY;
     }
     publish_and_unlock(client);
-    if (sends && !qos_locklink_try_send(client->link))
+    if (sends && !qos_link_try_send(client->link))
         call_thread(client);
     else if (wakes)
         g_main_context_wakeup(client->context);
@@ -294,7 +294,7 @@ static gboolean work(QosLockclient *client)
     if (!begin_work(client, QOS_LOCKCLIENT_THREAD))
         return TRUE;
     /* Messages first: others wait for them. */
-    gboolean waits = !qos_locklink_send(client->link);
+    gboolean waits = !qos_link_send(client->link);
     tell_all(client);
     return try_rest(client, waits);
 }
@@ -315,9 +315,9 @@ static gboolean lead_once(QosLockclient *client)
 
     if (!begin_work(client, QOS_LOCKCLIENT_LEADER))
         return FALSE;
-    const gboolean goes_on = qos_receive_read(qos_locklink_receive(client->link));
+    const gboolean goes_on = qos_receive_read(qos_link_receive(client->link));
     do {
-        waits = !qos_locklink_try_send(client->link);
+        waits = !qos_link_try_send(client->link);
         tell_all(client);
     } while (!try_rest(client, waits) && begin_work(client, QOS_LOCKCLIENT_LEADER));
     if (waits)
@@ -334,8 +334,8 @@ void qos_lockclient_lead(QosLockclient *client, const QosLockUse *use, QosTime p
     qos_mutex_unlock(&client->lock);
     while (goes_on && !g_atomic_int_get(&use->is_over)) {
         const QosTime rest = end - qos_lockclient_now();
-        goes_on = rest > 0 && qos_receive_wait(qos_locklink_receive(client->link), rest) &&
-                  lead_once(client);
+        goes_on =
+            rest > 0 && qos_receive_wait(qos_link_receive(client->link), rest) && lead_once(client);
     }
 }
 
@@ -362,7 +362,7 @@ static void *run(void *data)
     g_main_context_push_thread_default(client->context);
     g_source_set_callback(timer, G_SOURCE_FUNC(on_timer), client, NULL);
     g_source_attach(timer, client->context);
-    qos_locklink_start(client->link);
+    qos_link_start(client->link);
     while (!atomic_load(&client->ends)) {
         g_main_context_iteration(client->context, sleeps);
         sleeps = work(client);
@@ -373,7 +373,7 @@ static void *run(void *data)
     client->worker = QOS_LOCKCLIENT_THREAD;
     qos_lockengine_leave(client->engine, qos_lockclient_now());
     publish_and_unlock(client);
-    qos_locklink_stop(client->link);
+    qos_link_stop(client->link);
     g_main_context_pop_thread_default(client->context);
     return NULL;
 }
@@ -405,21 +405,21 @@ static void clear_config(QosLockclientConfig *config)
 
 static gboolean start(QosLockclient *client, GError **error)
 {
-    const QosLocklinkConfig link = {.server = client->config.server,
-                                    .ca = client->config.ca,
-                                    .certificate = client->config.certificate,
-                                    .key = client->config.key,
-                                    .munged = client->config.munged};
-    const QosLocklinkUser user = {.arg = client,
-                                  .hello = hello,
-                                  .welcomed = welcomed,
-                                  .received = received,
-                                  .deadlocked = deadlocked,
-                                  .more = more,
-                                  .failed = failed};
+    const QosLinkConfig link = {.server = client->config.server,
+                                .ca = client->config.ca,
+                                .certificate = client->config.certificate,
+                                .key = client->config.key,
+                                .munged = client->config.munged};
+    const QosLinkUser user = {.arg = client,
+                              .hello = hello,
+                              .welcomed = welcomed,
+                              .received = received,
+                              .deadlocked = deadlocked,
+                              .more = more,
+                              .failed = failed};
     int places[QOS_PRESSURE_PLACES];
 
-    client->link = qos_locklink_new(&link, &user, client->context, error);
+    client->link = qos_link_new(&link, &user, client->context, error);
     if (client->link == NULL)
         return FALSE;
     client->pressure =
@@ -480,7 +480,7 @@ void qos_lockclient_free(QosLockclient *client)
         pthread_join(client->thread, NULL);
     }
     qos_pressure_free(client->pressure);
-    qos_locklink_free(client->link);
+    qos_link_free(client->link);
     g_main_context_unref(client->context);
     if (client->timer >= 0)
         close(client->timer);

@@ -87,7 +87,7 @@ void qos_lockclient_free(QosLockclient *client);
  *
  * After any of the last three, another mount may have cached something. A caller that only reads
  * goes on, and caches nothing; a caller that is to change something calls
- * qos_lockclient_postpone(). A credit on another resource may be lost, and an old one given back,
+ * qos_lockclient_retry(). A credit on another resource may be lost, and an old one given back,
  * meanwhile.
  */
 QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *resource,
@@ -108,8 +108,8 @@ QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *
  * caller is to ask again; or the verdict if there is no hope. The caller keeps *since, 0 at first,
  * until it has what it wants.
  */
-QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
-                                         QosCreditVerdict verdict, QosTime *since);
+QosCreditVerdict qos_lockclient_retry(QosLockclient *client, QosLockUse *use,
+                                      QosCreditVerdict verdict, QosTime *since);
 /* Of locks: `want` instead of what is held, which is kept until then (qos_credit_convert). */
 QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *want, guint flags,
                                         QosLockUse *use);

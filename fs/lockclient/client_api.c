@@ -71,11 +71,11 @@ QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *
     return verdict;
 }
 
-QosCreditVerdict qos_lockclient_postpone(QosLockclient *client, QosLockUse *use,
-                                         QosCreditVerdict verdict, QosTime *since)
+QosCreditVerdict qos_lockclient_retry(QosLockclient *client, QosLockUse *use,
+                                      QosCreditVerdict verdict, QosTime *since)
 {
     qos_lockclient_lock(client);
-    verdict = qos_lockengine_postpone(client->engine, use, verdict, since, qos_lockclient_now());
+    verdict = qos_lockengine_retry(client->engine, use, verdict, since, qos_lockclient_now());
     qos_lockclient_unlock(client);
     return verdict;
 }
@@ -122,16 +122,16 @@ QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *
                                       const QosCredit *want, guint flags, QosLockUse *use,
                                       QosTime patience)
 {
-    QosReceive *input = qos_locklink_receive(client->link);
+    QosReceiver *receiver = qos_link_receive(client->link);
     /* Before the request is sent: the answer may come before the call returns. */
-    const gboolean reads = patience > 0 && qos_receive_lead(input);
+    const gboolean reads = patience > 0 && qos_receive_lead(receiver);
 
     g_atomic_int_set(&use->is_over, FALSE);
     const QosCreditVerdict verdict = qos_lockclient_get(client, resource, want, flags, use);
     if (reads && verdict == QOS_CREDIT_WAITING)
         qos_lockclient_lead(client, use, patience);
     if (reads)
-        qos_receive_cede(input);
+        qos_receive_cede(receiver);
     return verdict;
 }
 

@@ -23,8 +23,8 @@
 
 typedef enum { IDLE, CONNECTING, GREETING, OPEN } State;
 
-struct QosLocklink {
-    QosLocklinkUser user;
+struct QosLink {
+    QosLinkUser user;
     QosLockaddress address;
     GMainContext *context;
 
@@ -37,7 +37,7 @@ struct QosLocklink {
     GSource *timer;  /* the next attempt; or the end of this one, or of silence */
     GSource *output; /* waits for room; NULL: all is sent */
     QosTime silence; /* that an open link may keep, a duration; ... */
-    QosReceive input;
+    QosReceiver receiver;
 
     QosMutex sending;   /* the rest; held across a write that does not wait */
     GIOStream *stream;  /* the connection, or TLS on it; NULL: none */
@@ -47,7 +47,7 @@ struct QosLocklink {
     gsize sent;         /* of these */
 };
 
-static void begin(QosLocklink *link);
+static void begin(QosLink *link);
 
 /* --- sources --- */
 
@@ -61,32 +61,32 @@ static void drop_source(GSource **source)
 }
 
 /* Takes `source`. */
-static GSource *attach(QosLocklink *link, GSource *source, GSourceFunc function)
+static GSource *attach(QosLink *link, GSource *source, GSourceFunc function)
 {
     g_source_set_callback(source, function, link, NULL);
     g_source_attach(source, link->context);
     return source;
 }
 
-static void set_timer(QosLocklink *link, guint milliseconds, GSourceFunc function)
+static void set_timer(QosLink *link, guint milliseconds, GSourceFunc function)
 {
     drop_source(&link->timer); /* which may be the one that calls */
     link->timer = attach(link, g_timeout_source_new(milliseconds), function);
 }
 
-static void lock(QosLocklink *link)
+static void lock(QosLink *link)
 {
     qos_mutex_lock(&link->sending);
 }
 
-static void unlock(QosLocklink *link)
+static void unlock(QosLink *link)
 {
     qos_mutex_unlock(&link->sending);
 }
 
 /* --- the end of a connection --- */
 
-static void close_connection(QosLocklink *link)
+static void close_connection(QosLink *link)
 {
     drop_source(&link->timer);
     drop_source(&link->output);
@@ -97,7 +97,7 @@ static void close_connection(QosLocklink *link)
      * last reference, because a handshake's thread may still use it. */
     if (link->connection != NULL)
         g_socket_shutdown(g_socket_connection_get_socket(link->connection), TRUE, TRUE, NULL);
-    qos_receive_close(&link->input);
+    qos_receive_close(&link->receiver);
     lock(link);
     GIOStream *stream = g_steal_pointer(&link->stream);
     GByteArray *unsent = g_steal_pointer(&link->unsent);
@@ -115,7 +115,7 @@ static gboolean on_retry(gpointer data)
     return G_SOURCE_REMOVE;
 }
 
-static void fail(QosLocklink *link, const char *reason, gboolean is_refused)
+static void fail(QosLink *link, const char *reason, gboolean is_refused)
 {
     guint wait = link->retry;
 
@@ -128,7 +128,7 @@ static void fail(QosLocklink *link, const char *reason, gboolean is_refused)
 
 /* The connection ended. A server that does not accept the mount's certificate or MUNGE credential
  * gives no reason. */
-static void lose(QosLocklink *link, const char *reason)
+static void lose(QosLink *link, const char *reason)
 {
     g_autofree char *unwelcome =
         g_strdup_printf("it did not welcome the mount (%s): its log tells why", reason);
@@ -141,7 +141,7 @@ static void lose(QosLocklink *link, const char *reason)
 
 static gboolean on_late(gpointer data)
 {
-    QosLocklink *link = data;
+    QosLink *link = data;
 
     fail(link,
          link->connection == NULL
@@ -162,7 +162,7 @@ static QosTime now_of(void)
 
 static gboolean on_silence(gpointer data);
 
-static void wait_for_silence(QosLocklink *link, QosTime rest)
+static void wait_for_silence(QosLink *link, QosTime rest)
 {
     set_timer(link, (guint)(rest / QOS_MILLISECOND) + 1, on_silence);
 }
@@ -171,8 +171,8 @@ static void wait_for_silence(QosLocklink *link, QosTime rest)
  * loop each time. */
 static gboolean on_silence(gpointer data)
 {
-    QosLocklink *link = data;
-    const QosTime rest = qos_receive_heard(&link->input) + link->silence - now_of();
+    QosLink *link = data;
+    const QosTime rest = qos_receive_heard(&link->receiver) + link->silence - now_of();
 
     if (rest > 0) {
         wait_for_silence(link, rest);
@@ -189,7 +189,7 @@ static gboolean on_silence(gpointer data)
 
 /* --- reading --- */
 
-static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize length)
+static gboolean take_welcome(QosLink *link, const guint8 *payload, gsize length)
 {
     g_autoptr(GError) error = NULL;
     QosWireWelcome welcome;
@@ -210,18 +210,18 @@ static gboolean take_welcome(QosLocklink *link, const guint8 *payload, gsize len
     }
     link->state = OPEN;
     link->retry = RETRY_FIRST;
-    qos_receive_share(&link->input);
+    qos_receive_share(&link->receiver);
     lock(link);
     link->is_open = TRUE;
     unlock(link);
-    qos_locklink_send(link);
+    qos_link_send(link);
     return link->state == OPEN;
 }
 
 /* Called by the thread that reads. */
 static gboolean take(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
 {
-    const QosLocklink *link = arg;
+    const QosLink *link = arg;
 
     if (link->state != OPEN)
         return FALSE;
@@ -233,7 +233,7 @@ static gboolean take(QosWireType type, const guint8 *payload, gsize length, gpoi
 /* FALSE: there is no connection any more. */
 static gboolean take_rest(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
 {
-    QosLocklink *link = arg;
+    QosLink *link = arg;
     QosWireRefused refused;
 
     if (type == QOS_WIRE_WELCOME)
@@ -253,7 +253,7 @@ static void ended(const char *reason, gpointer arg)
 /* --- writing --- */
 
 /* The next frames, of which nothing is sent yet. NULL: none. */
-static GByteArray *next_unsent(QosLocklink *link)
+static GByteArray *next_unsent(QosLink *link)
 {
     link->sent = 0;
     return link->user.more(link->user.arg);
@@ -261,7 +261,7 @@ static GByteArray *next_unsent(QosLocklink *link)
 
 /* FALSE, with *error: not all is sent. What was begun goes before all else, whichever thread goes
  * on. */
-static gboolean write_locked(QosLocklink *link, GError **error)
+static gboolean write_locked(QosLink *link, GError **error)
 {
     GPollableOutputStream *stream =
         G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(link->stream));
@@ -282,7 +282,7 @@ static gboolean write_locked(QosLocklink *link, GError **error)
     }
 }
 
-gboolean qos_locklink_try_send(QosLocklink *link)
+gboolean qos_link_try_send(QosLink *link)
 {
     lock(link);
     gboolean is_done = !link->is_open || link->is_full || write_locked(link, NULL);
@@ -291,7 +291,7 @@ gboolean qos_locklink_try_send(QosLocklink *link)
 }
 
 /* FALSE: what there is waits for nothing. */
-static gboolean keep_sending(QosLocklink *link)
+static gboolean keep_sending(QosLink *link)
 {
     g_autoptr(GError) error = NULL;
 
@@ -307,7 +307,7 @@ static gboolean keep_sending(QosLocklink *link)
 
 static gboolean on_output(GObject *stream G_GNUC_UNUSED, gpointer data)
 {
-    QosLocklink *link = data;
+    QosLink *link = data;
 
     if (keep_sending(link))
         return G_SOURCE_CONTINUE;
@@ -315,7 +315,7 @@ static gboolean on_output(GObject *stream G_GNUC_UNUSED, gpointer data)
     return G_SOURCE_REMOVE;
 }
 
-gboolean qos_locklink_send(QosLocklink *link)
+gboolean qos_link_send(QosLink *link)
 {
     if (link->output != NULL)
         return FALSE;
@@ -332,7 +332,7 @@ gboolean qos_locklink_send(QosLocklink *link)
 /* --- the beginning of a connection --- */
 
 /* Takes `stream`. */
-static void greet(QosLocklink *link, GIOStream *stream)
+static void greet(QosLink *link, GIOStream *stream)
 {
     QosWireHello hello = {0};
 
@@ -344,9 +344,9 @@ static void greet(QosLocklink *link, GIOStream *stream)
     link->sent = 0;
     qos_wire_put_hello(link->unsent, &hello);
     unlock(link);
-    qos_receive_open(&link->input, stream, g_socket_connection_get_socket(link->connection),
+    qos_receive_open(&link->receiver, stream, g_socket_connection_get_socket(link->connection),
                      link->context);
-    qos_locklink_send(link);
+    qos_link_send(link);
 }
 
 static gboolean is_cancelled(const GError *error)
@@ -356,7 +356,7 @@ static gboolean is_cancelled(const GError *error)
 
 static void on_handshake(GObject *tls, GAsyncResult *result, gpointer data)
 {
-    QosLocklink *link = data;
+    QosLink *link = data;
     g_autoptr(GError) error = NULL;
 
     link->pending--;
@@ -374,7 +374,7 @@ static void on_handshake(GObject *tls, GAsyncResult *result, gpointer data)
     }
 }
 
-static void secure(QosLocklink *link)
+static void secure(QosLink *link)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(GTlsConnection) tls =
@@ -391,7 +391,7 @@ static void secure(QosLocklink *link)
 
 static void shake_hands(GTask *task, gpointer connection, gpointer data, GCancellable *cancellable)
 {
-    const QosLocklink *link = data;
+    const QosLink *link = data;
     GError *error = NULL;
 
     if (qos_lockaddress_shake_hands(&link->address, connection, cancellable, &error))
@@ -402,7 +402,7 @@ static void shake_hands(GTask *task, gpointer connection, gpointer data, GCancel
 
 static void on_shaken(GObject *connection, GAsyncResult *result, gpointer data)
 {
-    QosLocklink *link = data;
+    QosLink *link = data;
     g_autoptr(GError) error = NULL;
 
     link->pending--;
@@ -412,7 +412,7 @@ static void on_shaken(GObject *connection, GAsyncResult *result, gpointer data)
         fail(link, error->message, FALSE);
 }
 
-static void show_credential(QosLocklink *link)
+static void show_credential(QosLink *link)
 {
     g_autoptr(GTask) task = g_task_new(link->connection, link->cancellable, on_shaken, link);
 
@@ -432,7 +432,7 @@ static const char *connect_fault(const GError *error)
 
 static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
 {
-    QosLocklink *link = data;
+    QosLink *link = data;
     g_autoptr(GError) error = NULL;
     GSocketConnection *connection =
         g_socket_client_connect_finish(G_SOCKET_CLIENT(client), result, &error);
@@ -461,7 +461,7 @@ static void on_connected(GObject *client, GAsyncResult *result, gpointer data)
     }
 }
 
-static void begin(QosLocklink *link)
+static void begin(QosLink *link)
 {
     g_autoptr(GSocketClient) client = g_socket_client_new();
     g_autoptr(GSocketConnectable) place = qos_lockaddress_place(&link->address);
@@ -476,41 +476,41 @@ static void begin(QosLocklink *link)
 
 /* --- the link --- */
 
-QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklinkUser *user,
-                              GMainContext *context, GError **error)
+QosLink *qos_link_new(const QosLinkConfig *config, const QosLinkUser *user, GMainContext *context,
+                      GError **error)
 {
-    QosLocklink *link = g_new0(QosLocklink, 1);
+    QosLink *link = g_new0(QosLink, 1);
     const QosReceiveUser reader = {
         .arg = link, .take = take, .take_rest = take_rest, .ended = ended};
 
     link->user = *user;
-    qos_receive_init(&link->input, &reader);
+    qos_receive_init(&link->receiver, &reader);
     link->context = g_main_context_ref(context);
     link->retry = RETRY_FIRST;
-    qos_mutex_init(&link->sending, QOS_MUTEX_LOCKLINK);
+    qos_mutex_init(&link->sending, QOS_MUTEX_LINK);
     if (qos_lockaddress_init(&link->address, config, error))
         return link;
-    qos_locklink_free(link);
+    qos_link_free(link);
     return NULL;
 }
 
-void qos_locklink_start(QosLocklink *link)
+void qos_link_start(QosLink *link)
 {
     begin(link);
 }
 
-QosReceive *qos_locklink_receive(QosLocklink *link)
+QosReceiver *qos_link_receive(QosLink *link)
 {
-    return &link->input;
+    return &link->receiver;
 }
 
 /* Sends what there is, if it can be sent soon. */
-static void send_last(QosLocklink *link)
+static void send_last(QosLink *link)
 {
     GOutputStream *stream = g_io_stream_get_output_stream(link->stream);
 
     drop_source(&link->output);
-    g_socket_set_timeout(g_socket_connection_get_socket(link->connection), QOS_LOCKLINK_PATIENCE);
+    g_socket_set_timeout(g_socket_connection_get_socket(link->connection), QOS_LINK_PATIENCE);
     lock(link);
     link->is_open = FALSE; /* this thread alone sends */
     g_autoptr(GByteArray) unsent = g_steal_pointer(&link->unsent);
@@ -525,7 +525,7 @@ static void send_last(QosLocklink *link)
     }
 }
 
-void qos_locklink_stop(QosLocklink *link)
+void qos_link_stop(QosLink *link)
 {
     if (link->state == OPEN)
         send_last(link);
@@ -534,12 +534,12 @@ void qos_locklink_stop(QosLocklink *link)
         g_main_context_iteration(link->context, TRUE);
 }
 
-void qos_locklink_free(QosLocklink *link)
+void qos_link_free(QosLink *link)
 {
     if (link == NULL)
         return;
     qos_lockaddress_clear(&link->address);
-    qos_receive_clear(&link->input);
+    qos_receive_clear(&link->receiver);
     g_main_context_unref(link->context);
     qos_mutex_destroy(&link->sending);
     g_free(link);

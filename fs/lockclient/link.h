@@ -11,11 +11,11 @@
  * lease, in which the mount has asked for two answers at least.
  *
  * One thread runs the main context, calls all functions below, and makes the calls of
- * QosLocklinkUser. There are two exceptions, which save waking it. Any thread may send by
- * qos_locklink_try_send(): one lock keeps the messages in order, and is held across a write that
+ * QosLinkUser. There are two exceptions, which save waking it. Any thread may send by
+ * qos_link_try_send(): one lock keeps the messages in order, and is held across a write that
  * does not wait, and across `more`. And a thread that waits for an answer may read it
  * (fs/lockclient/receive.h). No function blocks but the one that ends the link
- * (QOS_LOCKLINK_PATIENCE).
+ * (QOS_LINK_PATIENCE).
  */
 #pragma once
 
@@ -23,9 +23,9 @@
 #include "fs/lockclient/address.h"
 #include "fs/lockclient/receive.h"
 
-#define QOS_LOCKLINK_PATIENCE 1 /* s, for the last bytes */
+#define QOS_LINK_PATIENCE 1 /* s, for the last bytes */
 
-typedef struct QosLocklink QosLocklink;
+typedef struct QosLink QosLink;
 
 /* None may be NULL, none may free the link. */
 typedef struct {
@@ -42,21 +42,21 @@ typedef struct {
     GByteArray *(*more)(gpointer arg);
     /* It broke, or did not come about; for people. `is_refused`: the server said why. */
     void (*failed)(const char *reason, gboolean is_refused, gpointer arg);
-} QosLocklinkUser;
+} QosLinkUser;
 
 /* The strings of `config` are the caller's, and stay. Errors (QOS_ERROR): what can never work.
- * Nothing happens before qos_locklink_start(). */
-QosLocklink *qos_locklink_new(const QosLocklinkConfig *config, const QosLocklinkUser *user,
-                              GMainContext *context, GError **error);
+ * Nothing happens before qos_link_start(). */
+QosLink *qos_link_new(const QosLinkConfig *config, const QosLinkUser *user, GMainContext *context,
+                      GError **error);
 /* From here on in the context's thread, of which it is the default one. */
-void qos_locklink_start(QosLocklink *link);
+void qos_link_start(QosLink *link);
 /* There may be more to send. FALSE: some waits for room, and goes by itself. */
-gboolean qos_locklink_send(QosLocklink *link);
-/* The same, for any thread. FALSE: the link's own is to call qos_locklink_send() for the rest. */
-gboolean qos_locklink_try_send(QosLocklink *link);
+gboolean qos_link_send(QosLink *link);
+/* The same, for any thread. FALSE: the link's own is to call qos_link_send() for the rest. */
+gboolean qos_link_try_send(QosLink *link);
 /* For any thread that waits for an answer. */
-QosReceive *qos_locklink_receive(QosLocklink *link);
+QosReceiver *qos_link_receive(QosLink *link);
 /* Sends what there is if it can, and closes. */
-void qos_locklink_stop(QosLocklink *link);
-/* After qos_locklink_stop(), if it was started. NULL is allowed. */
-void qos_locklink_free(QosLocklink *link);
+void qos_link_stop(QosLink *link);
+/* After qos_link_stop(), if it was started. NULL is allowed. */
+void qos_link_free(QosLink *link);

@@ -18,14 +18,14 @@
  * has to wait for this very CPU. So a wait costs 3 us more at most. */
 #define ASLEEP 16
 
-static void lock(QosReceive *input)
+static void lock(QosReceiver *receiver)
 {
-    qos_mutex_lock(&input->lock);
+    qos_mutex_lock(&receiver->lock);
 }
 
-static void unlock(QosReceive *input)
+static void unlock(QosReceiver *receiver)
 {
-    qos_mutex_unlock(&input->lock);
+    qos_mutex_unlock(&receiver->lock);
 }
 
 static QosTime now_of(void)
@@ -36,9 +36,9 @@ static QosTime now_of(void)
 /* --- reading, by the thread that has the turn --- */
 
 /* FALSE: there is nothing more, for a reason that *error says, or because the server closed. */
-static gboolean read_some(QosReceive *input, GError **error)
+static gboolean read_some(QosReceiver *receiver, GError **error)
 {
-    GInputStream *stream = g_io_stream_get_input_stream(input->stream);
+    GInputStream *stream = g_io_stream_get_input_stream(receiver->stream);
     GError *reason = NULL;
     guint8 bytes[READ_SIZE];
 
@@ -51,22 +51,22 @@ static gboolean read_some(QosReceive *input, GError **error)
         g_propagate_error(error, reason);
     if (length <= 0)
         return is_empty;
-    qos_wire_reader_feed(&input->reader, bytes, (gsize)length);
-    atomic_store_explicit(&input->heard, now_of(), memory_order_relaxed);
+    qos_wire_reader_feed(&receiver->reader, bytes, (gsize)length);
+    atomic_store_explicit(&receiver->heard, now_of(), memory_order_relaxed);
     return TRUE;
 }
 
 /* FALSE: something is left. */
-static gboolean take_frames(QosReceive *input)
+static gboolean take_frames(QosReceiver *receiver)
 {
-    while (!input->has_rest) {
-        input->found =
-            qos_wire_reader_next(&input->reader, &input->type, &input->payload, &input->length);
-        if (input->found == QOS_WIRE_MORE)
+    while (!receiver->has_rest) {
+        receiver->found = qos_wire_reader_next(&receiver->reader, &receiver->type,
+                                               &receiver->payload, &receiver->length);
+        if (receiver->found == QOS_WIRE_MORE)
             return TRUE;
-        input->has_rest =
-            input->found == QOS_WIRE_BROKEN ||
-            !input->user.take(input->type, input->payload, input->length, input->user.arg);
+        receiver->has_rest = receiver->found == QOS_WIRE_BROKEN ||
+                             !receiver->user.take(receiver->type, receiver->payload,
+                                                  receiver->length, receiver->user.arg);
     }
     return FALSE;
 }
@@ -74,33 +74,34 @@ static gboolean take_frames(QosReceive *input)
 /* --- the context's thread --- */
 
 /* FALSE: it is another's. */
-static gboolean begin_turn(QosReceive *input)
+static gboolean begin_turn(QosReceiver *receiver)
 {
-    lock(input);
-    gboolean is_mine = input->turn != QOS_RECEIVE_LED;
+    lock(receiver);
+    gboolean is_mine = receiver->turn != QOS_RECEIVE_LED;
     if (is_mine)
-        input->turn = QOS_RECEIVE_READ;
-    unlock(input);
+        receiver->turn = QOS_RECEIVE_READ;
+    unlock(receiver);
     return is_mine;
 }
 
-static void end_turn(QosReceive *input)
+static void end_turn(QosReceiver *receiver)
 {
-    lock(input);
-    input->turn = QOS_RECEIVE_UNREAD;
-    unlock(input);
+    lock(receiver);
+    receiver->turn = QOS_RECEIVE_UNREAD;
+    unlock(receiver);
 }
 
 /* FALSE: all was closed. */
-static gboolean take_all(QosReceive *input)
+static gboolean take_all(QosReceiver *receiver)
 {
-    while (!take_frames(input)) {
-        input->has_rest = FALSE;
-        if (input->found == QOS_WIRE_BROKEN) {
-            input->user.ended(QOS_RECEIVE_NONSENSE, input->user.arg);
+    while (!take_frames(receiver)) {
+        receiver->has_rest = FALSE;
+        if (receiver->found == QOS_WIRE_BROKEN) {
+            receiver->user.ended(QOS_RECEIVE_NONSENSE, receiver->user.arg);
             return FALSE;
         }
-        if (!input->user.take_rest(input->type, input->payload, input->length, input->user.arg))
+        if (!receiver->user.take_rest(receiver->type, receiver->payload, receiver->length,
+                                      receiver->user.arg))
             return FALSE;
     }
     return TRUE;
@@ -108,109 +109,110 @@ static gboolean take_all(QosReceive *input)
 
 static gboolean on_input(GObject *stream G_GNUC_UNUSED, gpointer data)
 {
-    QosReceive *input = data;
+    QosReceiver *receiver = data;
     g_autoptr(GError) error = NULL;
 
-    if (!begin_turn(input))
+    if (!begin_turn(receiver))
         return G_SOURCE_CONTINUE;
-    g_source_set_ready_time(input->source, -1);
+    g_source_set_ready_time(receiver->source, -1);
     /* What was left came before what there is to read. */
-    if (!input->has_rest && !read_some(input, &error)) {
-        input->user.ended(error != NULL ? error->message : "it closed the connection",
-                          input->user.arg);
+    if (!receiver->has_rest && !read_some(receiver, &error)) {
+        receiver->user.ended(error != NULL ? error->message : "it closed the connection",
+                             receiver->user.arg);
         return G_SOURCE_REMOVE;
     }
-    if (!take_all(input))
+    if (!take_all(receiver))
         return G_SOURCE_REMOVE;
-    end_turn(input);
+    end_turn(receiver);
     return G_SOURCE_CONTINUE;
 }
 
 /* --- the turn --- */
 
 /* The context's thread is to wait for bytes, or not. */
-static void set_waiting(const QosReceive *input, gboolean waits)
+static void set_waiting(const QosReceiver *receiver, gboolean waits)
 {
     struct epoll_event event = {.events = waits ? EPOLLIN : 0};
 
-    epoll_ctl(input->epoll, EPOLL_CTL_MOD, input->socket, &event);
+    epoll_ctl(receiver->epoll, EPOLL_CTL_MOD, receiver->socket, &event);
 }
 
-gboolean qos_receive_lead(QosReceive *input)
+gboolean qos_receive_lead(QosReceiver *receiver)
 {
-    lock(input);
+    lock(receiver);
     /* What is left lies among the reader's bytes, which are not to move. */
-    gboolean is_mine = input->may_lead && input->turn == QOS_RECEIVE_UNREAD && !input->has_rest;
+    gboolean is_mine =
+        receiver->may_lead && receiver->turn == QOS_RECEIVE_UNREAD && !receiver->has_rest;
     if (is_mine) {
-        input->turn = QOS_RECEIVE_LED;
-        set_waiting(input, FALSE);
+        receiver->turn = QOS_RECEIVE_LED;
+        set_waiting(receiver, FALSE);
     }
-    unlock(input);
+    unlock(receiver);
     return is_mine;
 }
 
-static gboolean wait_asleep(const QosReceive *input, QosTime timeout)
+static gboolean wait_asleep(const QosReceiver *receiver, QosTime timeout)
 {
-    struct pollfd socket = {.fd = input->socket, .events = POLLIN};
+    struct pollfd socket = {.fd = receiver->socket, .events = POLLIN};
     const struct timespec most = {.tv_sec = timeout / QOS_SECOND, .tv_nsec = timeout % QOS_SECOND};
 
     return ppoll(&socket, 1, &most, NULL) > 0;
 }
 
-static gboolean wait_awake(const QosReceive *input, QosTime timeout)
+static gboolean wait_awake(const QosReceiver *receiver, QosTime timeout)
 {
     const QosTime until = now_of() + timeout;
     gboolean is_input;
 
     do
-        is_input = wait_asleep(input, 0);
+        is_input = wait_asleep(receiver, 0);
     while (!is_input && now_of() < until);
     return is_input;
 }
 
-gboolean qos_receive_wait(QosReceive *input, QosTime timeout)
+gboolean qos_receive_wait(QosReceiver *receiver, QosTime timeout)
 {
     const QosTime awake = MIN(timeout, AWAKE);
 
-    if (input->asleep > 0) {
-        input->asleep--;
-        return wait_asleep(input, timeout);
+    if (receiver->asleep > 0) {
+        receiver->asleep--;
+        return wait_asleep(receiver, timeout);
     }
-    if (wait_awake(input, awake))
+    if (wait_awake(receiver, awake))
         return TRUE;
-    input->asleep = ASLEEP;
-    return wait_asleep(input, timeout - awake);
+    receiver->asleep = ASLEEP;
+    return wait_asleep(receiver, timeout - awake);
 }
 
-gboolean qos_receive_read(QosReceive *input)
+gboolean qos_receive_read(QosReceiver *receiver)
 {
-    return read_some(input, NULL) && take_frames(input);
+    return read_some(receiver, NULL) && take_frames(receiver);
 }
 
-void qos_receive_cede(QosReceive *input)
+void qos_receive_cede(QosReceiver *receiver)
 {
-    lock(input);
-    input->turn = QOS_RECEIVE_UNREAD;
-    set_waiting(input, TRUE);
-    if (input->has_rest)
-        g_source_set_ready_time(input->source, 0);
-    pthread_cond_signal(&input->ceded);
-    unlock(input);
+    lock(receiver);
+    receiver->turn = QOS_RECEIVE_UNREAD;
+    set_waiting(receiver, TRUE);
+    if (receiver->has_rest)
+        g_source_set_ready_time(receiver->source, 0);
+    pthread_cond_signal(&receiver->ceded);
+    unlock(receiver);
 }
 
 /* --- connections --- */
 
-void qos_receive_init(QosReceive *input, const QosReceiveUser *user)
+void qos_receive_init(QosReceiver *receiver, const QosReceiveUser *user)
 {
-    *input = (QosReceive){.user = *user, .epoll = -1};
-    qos_mutex_init(&input->lock, QOS_MUTEX_RECEIVE);
-    pthread_cond_init(&input->ceded, NULL);
+    *receiver = (QosReceiver){.user = *user, .epoll = -1};
+    qos_mutex_init(&receiver->lock, QOS_MUTEX_RECEIVE);
+    pthread_cond_init(&receiver->ceded, NULL);
 }
 
-void qos_receive_clear(QosReceive *input)
+void qos_receive_clear(QosReceiver *receiver)
 {
-    pthread_cond_destroy(&input->ceded);
-    qos_mutex_destroy(&input->lock);
+    pthread_cond_destroy(&receiver->ceded);
+    qos_mutex_destroy(&receiver->lock);
 }
 
 /* -1: there is none to be had. */
@@ -226,46 +228,48 @@ static int make_epoll(int socket)
     return epoll;
 }
 
-void qos_receive_open(QosReceive *input, GIOStream *stream, GSocket *socket, GMainContext *context)
+void qos_receive_open(QosReceiver *receiver, GIOStream *stream, GSocket *socket,
+                      GMainContext *context)
 {
-    qos_wire_reader_init(&input->reader);
-    input->has_rest = FALSE;
-    input->stream = g_object_ref(stream);
-    input->socket = g_socket_get_fd(socket);
+    qos_wire_reader_init(&receiver->reader);
+    receiver->has_rest = FALSE;
+    receiver->stream = g_object_ref(stream);
+    receiver->socket = g_socket_get_fd(socket);
     if (!G_IS_TLS_CONNECTION(stream))
-        input->epoll = make_epoll(input->socket);
-    input->source = qos_input_source_new(stream, input->epoll >= 0 ? input->epoll : input->socket);
-    g_source_set_callback(input->source, G_SOURCE_FUNC(on_input), input, NULL);
-    g_source_attach(input->source, context);
+        receiver->epoll = make_epoll(receiver->socket);
+    receiver->source =
+        qos_input_source_new(stream, receiver->epoll >= 0 ? receiver->epoll : receiver->socket);
+    g_source_set_callback(receiver->source, G_SOURCE_FUNC(on_input), receiver, NULL);
+    g_source_attach(receiver->source, context);
 }
 
-void qos_receive_share(QosReceive *input)
+void qos_receive_share(QosReceiver *receiver)
 {
-    lock(input);
-    input->may_lead = input->epoll >= 0;
-    unlock(input);
+    lock(receiver);
+    receiver->may_lead = receiver->epoll >= 0;
+    unlock(receiver);
 }
 
-void qos_receive_close(QosReceive *input)
+void qos_receive_close(QosReceiver *receiver)
 {
-    if (input->stream == NULL)
+    if (receiver->stream == NULL)
         return;
-    lock(input);
-    input->may_lead = FALSE;
-    while (input->turn == QOS_RECEIVE_LED)
-        qos_condition_wait(&input->ceded, &input->lock);
-    input->turn = QOS_RECEIVE_UNREAD;
-    unlock(input);
-    g_source_destroy(input->source);
-    g_clear_pointer(&input->source, g_source_unref);
-    if (input->epoll >= 0)
-        close(input->epoll);
-    input->epoll = -1;
-    g_clear_object(&input->stream);
-    qos_wire_reader_clear(&input->reader);
+    lock(receiver);
+    receiver->may_lead = FALSE;
+    while (receiver->turn == QOS_RECEIVE_LED)
+        qos_condition_wait(&receiver->ceded, &receiver->lock);
+    receiver->turn = QOS_RECEIVE_UNREAD;
+    unlock(receiver);
+    g_source_destroy(receiver->source);
+    g_clear_pointer(&receiver->source, g_source_unref);
+    if (receiver->epoll >= 0)
+        close(receiver->epoll);
+    receiver->epoll = -1;
+    g_clear_object(&receiver->stream);
+    qos_wire_reader_clear(&receiver->reader);
 }
 
-QosTime qos_receive_heard(const QosReceive *input)
+QosTime qos_receive_heard(const QosReceiver *receiver)
 {
-    return atomic_load_explicit(&input->heard, memory_order_relaxed);
+    return atomic_load_explicit(&receiver->heard, memory_order_relaxed);
 }

@@ -6,11 +6,11 @@
  * may read in its place for a moment, as the *leader*; all others are followers. So the answer
  * wakes one thread, the leader, and not the context's thread first:
  *
- *     if (qos_receive_lead(input)) {
- *         while (... && qos_receive_wait(input, timeout))
- *             if (!qos_receive_read(input))
+ *     if (qos_receive_lead(receiver)) {
+ *         while (... && qos_receive_wait(receiver, timeout))
+ *             if (!qos_receive_read(receiver))
  *                 break;
- *         qos_receive_cede(input);
+ *         qos_receive_cede(receiver);
  *     }
  *
  * What this gains: with server and client ahead of all other programs on two CPUs, an uncontended
@@ -77,32 +77,33 @@ typedef struct {
     pthread_cond_t ceded;
     QosReceiveTurn turn;
     gboolean may_lead;
-} QosReceive;
+} QosReceiver;
 
-void qos_receive_init(QosReceive *input, const QosReceiveUser *user);
-void qos_receive_clear(QosReceive *input); /* closed */
+void qos_receive_init(QosReceiver *receiver, const QosReceiveUser *user);
+void qos_receive_clear(QosReceiver *receiver); /* closed */
 
 /* --- for the context's thread --- */
 
 /* Begins to read what comes by the stream, which is the socket's own or TLS upon it. Closed before.
  */
-void qos_receive_open(QosReceive *input, GIOStream *stream, GSocket *socket, GMainContext *context);
+void qos_receive_open(QosReceiver *receiver, GIOStream *stream, GSocket *socket,
+                      GMainContext *context);
 /* From here on take() may be called by any thread. */
-void qos_receive_share(QosReceive *input);
+void qos_receive_share(QosReceiver *receiver);
 /* Waits until a leader has ceded. The caller has shut the socket down, which
  * wakes it. Nothing happens where it is closed. */
-void qos_receive_close(QosReceive *input);
+void qos_receive_close(QosReceiver *receiver);
 /* When something was read last; monotonic. */
-QosTime qos_receive_heard(const QosReceive *input);
+QosTime qos_receive_heard(const QosReceiver *receiver);
 
 /* --- for any thread --- */
 
 /* Makes the caller the leader. FALSE: it is another's turn, or can be that of the context's thread
  * alone: also where something is left for that. */
-gboolean qos_receive_lead(QosReceive *input);
+gboolean qos_receive_lead(QosReceiver *receiver);
 /* Whether there is something to read, now or within `timeout`, a duration. */
-gboolean qos_receive_wait(QosReceive *input, QosTime timeout);
+gboolean qos_receive_wait(QosReceiver *receiver, QosTime timeout);
 /* Reads and takes that. FALSE: what is left is for the context's thread. */
-gboolean qos_receive_read(QosReceive *input);
+gboolean qos_receive_read(QosReceiver *receiver);
 /* By the leader: the context's thread reads again. */
-void qos_receive_cede(QosReceive *input);
+void qos_receive_cede(QosReceiver *receiver);

@@ -22,7 +22,7 @@ typedef enum {
 struct QosLockclient {
     QosLockclientConfig config; /* strings owned */
     GMainContext *context;      /* the thread's */
-    QosLocklink *link;          /* the thread's */
+    QosLink *link;              /* the thread's */
     int timer;                  /* a timerfd */
     QosPressure *pressure;      /* the thread's */
     _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */

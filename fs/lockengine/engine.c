@@ -74,7 +74,7 @@ static void forget_reader(QosLockengine *engine, QosLockUse *use)
     use->reader.data = NULL;
 }
 
-void qos_lockengine_let_readers_go(QosLockengine *engine, QosTime now)
+void qos_lockengine_let_shared_go(QosLockengine *engine, QosTime now)
 {
     while (engine->readers.length > 0) {
         QosLockUse *use = engine->readers.head->data;
@@ -108,12 +108,12 @@ static void begin_drop(QosLockengine *engine, const QosResource *resource, const
 {
     QosCredit told;
 
-    if (qos_lockdrops_begin(&engine->drops, engine->owner, resource, credit, is_shrink, &told)) {
+    if (qos_recalls_begin(&engine->recalls, engine->owner, resource, credit, is_shrink, &told)) {
         QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DROP);
         event->resource = *resource;
         event->credit = told;
         event->is_wanted = !is_shrink;
-    } else if (!is_shrink && qos_lockdrops_is_shrink(&engine->drops, resource)) {
+    } else if (!is_shrink && qos_recalls_is_shrink(&engine->recalls, resource)) {
         add_event(engine, QOS_LOCKEVENT_WANTED)->resource = *resource;
     }
 }
@@ -130,7 +130,7 @@ static guint drop_some(QosLockengine *engine, Choose choose, guint max, QosTime 
     for (guint i = 0; i < count; i++) {
         const QosResource *resource = qos_extra_resource(batch[i]);
         QosCredit owned = qos_credit_owned(engine->owner, resource);
-        QosCredit all = qos_lockdrops_all(type_of(resource), &owned);
+        QosCredit all = qos_recalls_all(type_of(resource), &owned);
         begin_drop(engine, resource, &all, TRUE);
         qos_credit_clear(type_of(resource), &owned);
         qos_credit_clear(type_of(resource), &all);
@@ -147,7 +147,7 @@ static void begin_use(QosLockengine *engine, const QosHold *hold, QosTime now)
 
     qos_lockengine_settle(engine, extra, now);
     extra->spared = 0;
-    qos_lockdrops_note_use(&engine->drops, qos_extra_resource(extra), &hold->credit);
+    qos_recalls_note_use(&engine->recalls, qos_extra_resource(extra), &hold->credit);
 }
 
 static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime now)
@@ -167,11 +167,11 @@ static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime 
 }
 
 /* Tells the postponed uses that are due to ask again. */
-static void end_postponed(QosLockengine *engine, QosTime now)
+static void end_retries(QosLockengine *engine, QosTime now)
 {
     QosLockUse *use;
 
-    while ((use = qos_lockpatience_take(&engine->patience, now)) != NULL) {
+    while ((use = qos_retry_take(&engine->retry, now)) != NULL) {
         QosLockevent *event = add_event(engine, QOS_LOCKEVENT_DONE);
 
         event->use = use;
@@ -185,7 +185,7 @@ static void tell_lost(QosLockengine *engine, const QosOutput *output)
 
     event->resource = output->resource;
     event->credit = qos_credit_copy(type_of(&output->resource), &output->credit);
-    qos_lockdrops_note_loss(&engine->drops, &output->resource);
+    qos_recalls_note_loss(&engine->recalls, &output->resource);
     qos_fastpaths_close(&engine->fastpaths, &output->resource);
 }
 
@@ -211,7 +211,7 @@ void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now)
     while (qos_owner_output(engine->owner, &output)) {
         switch (output.kind) {
         case QOS_OUTPUT_SEND:
-            qos_lockoutbox_add(&engine->outbox, output.message, engine->cache.signal);
+            qos_outbox_add(&engine->outbox, output.message, engine->cache.signal);
             break;
         case QOS_OUTPUT_DONE:
             end_waiting(engine, &output, now);
@@ -234,9 +234,9 @@ void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now)
         engine->is_up = is_up;
         add_event(engine, QOS_LOCKEVENT_CHANGED)->is_up = is_up;
         if (is_up)
-            qos_lockpatience_wake(&engine->patience, now);
+            qos_retry_wake(&engine->retry, now);
     }
-    end_postponed(engine, now);
+    end_retries(engine, now);
 }
 
 /* --- holds, and the fast paths of fs/lockengine/fastpath.h --- */
@@ -347,10 +347,10 @@ QosLockengine *qos_lockengine_new(QosOwnerId id, guint32 incarnation)
     engine->id = id;
     engine->incarnation = incarnation;
     engine->shrink_at = QOS_NEVER;
-    qos_lockdrops_init(&engine->drops);
+    qos_recalls_init(&engine->recalls);
     qos_lockcache_init(&engine->cache);
-    qos_lockpatience_init(&engine->patience);
-    qos_lockwaits_init(&engine->waits);
+    qos_retry_init(&engine->retry);
+    qos_wait_reports_init(&engine->wait_reports);
     return engine;
 }
 
@@ -363,16 +363,16 @@ void qos_lockengine_free(QosLockengine *engine)
     qos_owner_free(engine->owner);
     while (qos_lockengine_take_event(engine, &event))
         qos_credit_clear(type_of(&event.resource), &event.credit);
-    qos_lockdrops_clear(&engine->drops);
-    qos_lockpatience_clear(&engine->patience);
-    qos_lockoutbox_close(&engine->outbox);
-    qos_lockwaits_clear(&engine->waits);
+    qos_recalls_clear(&engine->recalls);
+    qos_retry_clear(&engine->retry);
+    qos_outbox_close(&engine->outbox);
+    qos_wait_reports_clear(&engine->wait_reports);
     g_free(engine);
 }
 
 void qos_lockengine_tick(QosLockengine *engine, QosTime now)
 {
-    end_postponed(engine, now);
+    end_retries(engine, now);
     if (engine->owner == NULL)
         return;
     qos_owner_tick(engine->owner, now);
@@ -387,7 +387,7 @@ void qos_lockengine_tick(QosLockengine *engine, QosTime now)
 
 QosTime qos_lockengine_next(const QosLockengine *engine)
 {
-    QosTime next = qos_lockpatience_next(&engine->patience);
+    QosTime next = qos_retry_next(&engine->retry);
 
     if (engine->owner == NULL)
         return next;
@@ -451,7 +451,7 @@ QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *re
     const QosCreditVerdict verdict = began(
         engine, qos_credit_get(engine->owner, now, resource, want, flags, &use->hold), use, now);
     if (verdict == QOS_CREDIT_WAITING)
-        qos_lockdrops_note_miss(engine->owner, resource);
+        qos_recalls_note_miss(engine->owner, resource);
     return verdict;
 }
 
@@ -463,13 +463,13 @@ QosCreditVerdict qos_lockengine_convert(QosLockengine *engine, const QosCredit *
     return began(engine, qos_credit_convert(engine->owner, now, want, flags, &use->hold), use, now);
 }
 
-QosCreditVerdict qos_lockengine_postpone(QosLockengine *engine, QosLockUse *use,
-                                         QosCreditVerdict verdict, QosTime *since, QosTime now)
+QosCreditVerdict qos_lockengine_retry(QosLockengine *engine, QosLockUse *use,
+                                      QosCreditVerdict verdict, QosTime *since, QosTime now)
 {
     gboolean is_up = engine->owner != NULL && qos_owner_is_alive(engine->owner, now);
 
-    verdict = qos_lockpatience_begin(&engine->patience, use, verdict, since, is_up, now);
-    end_postponed(engine, now);
+    verdict = qos_retry_begin(&engine->retry, use, verdict, since, is_up, now);
+    end_retries(engine, now);
     return verdict;
 }
 
@@ -489,7 +489,7 @@ gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime
 {
     GList *link;
 
-    if (qos_lockpatience_remove(&engine->patience, use))
+    if (qos_retry_remove(&engine->retry, use))
         return TRUE;
     if (use->hold.request != NULL) {
         forget_reader(engine, use);
@@ -519,7 +519,7 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
     QosCredit again;
 
     if (engine->owner == NULL ||
-        !qos_lockdrops_release(&engine->drops, engine->owner, resource, credit, now, &again))
+        !qos_recalls_release(&engine->recalls, engine->owner, resource, credit, now, &again))
         return;
     if (!qos_credit_is_empty(type, &again))
         begin_drop(engine, resource, &again, FALSE);
@@ -533,14 +533,14 @@ void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,
 gboolean qos_lockengine_keep(QosLockengine *engine, const QosResource *resource,
                              const QosCredit *credit)
 {
-    return qos_lockdrops_keep(&engine->drops, resource, credit);
+    return qos_recalls_keep(&engine->recalls, resource, credit);
 }
 
 gboolean qos_lockengine_spare(QosLockengine *engine, const QosResource *resource, guint times,
                               QosTime now)
 {
     if (engine->owner == NULL ||
-        !qos_lockdrops_spare(&engine->drops, engine->owner, resource, times))
+        !qos_recalls_spare(&engine->recalls, engine->owner, resource, times))
         return FALSE;
     qos_lockengine_settle(engine, qos_owner_extra(engine->owner, resource), now);
     return TRUE;

@@ -84,8 +84,8 @@ QosCreditVerdict qos_lockengine_get(QosLockengine *engine, const QosResource *re
                                     QosTime now);
 QosCreditVerdict qos_lockengine_convert(QosLockengine *engine, const QosCredit *want, guint flags,
                                         QosLockUse *use, QosTime now);
-QosCreditVerdict qos_lockengine_postpone(QosLockengine *engine, QosLockUse *use,
-                                         QosCreditVerdict verdict, QosTime *since, QosTime now);
+QosCreditVerdict qos_lockengine_retry(QosLockengine *engine, QosLockUse *use,
+                                      QosCreditVerdict verdict, QosTime *since, QosTime now);
 void qos_lockengine_put(QosLockengine *engine, QosLockUse *use, QosTime now);
 gboolean qos_lockengine_withdraw(QosLockengine *engine, QosLockUse *use, QosTime now);
 void qos_lockengine_release(QosLockengine *engine, const QosResource *resource,

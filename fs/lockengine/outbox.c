@@ -5,18 +5,18 @@
 
 #define UNSENT_MAX (8u << 20) /* bytes: beyond it messages are left out, and repeated later */
 
-void qos_lockoutbox_open(QosLockoutbox *outbox)
+void qos_outbox_open(QosOutbox *outbox)
 {
     outbox->is_open = TRUE;
 }
 
-void qos_lockoutbox_close(QosLockoutbox *outbox)
+void qos_outbox_close(QosOutbox *outbox)
 {
     outbox->is_open = FALSE;
     g_clear_pointer(&outbox->bytes, g_byte_array_unref);
 }
 
-static gboolean is_new(QosLockoutbox *outbox, const QosCreditMessage *message, guint64 *last)
+static gboolean is_new(QosOutbox *outbox, const QosCreditMessage *message, guint64 *last)
 {
     if (message->session != outbox->session) {
         outbox->session = message->session;
@@ -28,7 +28,7 @@ static gboolean is_new(QosLockoutbox *outbox, const QosCreditMessage *message, g
     return TRUE;
 }
 
-static void count_sent(QosLockoutbox *outbox, const QosCreditMessage *message)
+static void count_sent(QosOutbox *outbox, const QosCreditMessage *message)
 {
     if (!is_new(outbox, message, &outbox->sent))
         return;
@@ -42,7 +42,7 @@ static void count_sent(QosLockoutbox *outbox, const QosCreditMessage *message)
         outbox->cancels += message->more->len;
 }
 
-void qos_lockoutbox_add(QosLockoutbox *outbox, const QosCreditMessage *message, QosPoolSignal heard)
+void qos_outbox_add(QosOutbox *outbox, const QosCreditMessage *message, QosPoolSignal heard)
 {
     QosCreditMessage claims;
 
@@ -62,12 +62,12 @@ void qos_lockoutbox_add(QosLockoutbox *outbox, const QosCreditMessage *message, 
         count_sent(outbox, message);
 }
 
-GByteArray *qos_lockoutbox_take(QosLockoutbox *outbox)
+GByteArray *qos_outbox_take(QosOutbox *outbox)
 {
     return g_steal_pointer(&outbox->bytes);
 }
 
-void qos_lockoutbox_note_heard(QosLockoutbox *outbox, const QosCreditMessage *message)
+void qos_outbox_note_heard(QosOutbox *outbox, const QosCreditMessage *message)
 {
     if (message->type == QOS_MESSAGE_REVOKE && is_new(outbox, message, &outbox->heard))
         outbox->revocations++;

@@ -19,17 +19,16 @@ typedef struct {
     guint64 cancels;         /* credits given back, in whatever message */
     guint64 cancel_messages; /* messages for nothing but cancels */
     guint64 revocations;     /* messages of the server */
-} QosLockoutbox;
+} QosOutbox;
 
 /* There is a connection from now on. */
-void qos_lockoutbox_open(QosLockoutbox *outbox);
+void qos_outbox_open(QosOutbox *outbox);
 /* There is none: the frames are dropped, and so are those that are added. Messages are repeated on
  * the next connection. */
-void qos_lockoutbox_close(QosLockoutbox *outbox);
+void qos_outbox_close(QosOutbox *outbox);
 /* `heard` is the last signal of a server, which one that restarts goes on from: claims tell it. */
-void qos_lockoutbox_add(QosLockoutbox *outbox, const QosCreditMessage *message,
-                        QosPoolSignal heard);
+void qos_outbox_add(QosOutbox *outbox, const QosCreditMessage *message, QosPoolSignal heard);
 /* Frames, or NULL; free with g_byte_array_unref(). */
-GByteArray *qos_lockoutbox_take(QosLockoutbox *outbox);
+GByteArray *qos_outbox_take(QosOutbox *outbox);
 /* The server has said this. */
-void qos_lockoutbox_note_heard(QosLockoutbox *outbox, const QosCreditMessage *message);
+void qos_outbox_note_heard(QosOutbox *outbox, const QosCreditMessage *message);

@@ -10,7 +10,7 @@
 typedef struct {
     QosResource resource;
     QosCredit credit;
-    QosCredit beside; /* given up too, unless it is used meanwhile (qos_lockdrops_beside()) */
+    QosCredit beside; /* given up too, unless it is used meanwhile (qos_recalls_beside()) */
     QosCredit again;  /* what else was wanted meanwhile */
     gboolean is_shrink;
     gboolean is_void; /* see fs/lockengine/engine.h */
@@ -38,11 +38,11 @@ static QosCredit blocks_around(const QosResourceType *type, const QosCredit *wan
     return blocks;
 }
 
-QosCredit qos_lockdrops_beside(const QosCredit *owned, const QosCredit *wanted, guint calls)
+QosCredit qos_recalls_beside(const QosCredit *owned, const QosCredit *wanted, guint calls)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
     QosCredit beside = blocks_around(type, wanted, calls);
-    QosCredit all = qos_lockdrops_all(type, owned);
+    QosCredit all = qos_recalls_all(type, owned);
 
     G_STATIC_ASSERT(1 << CALLS_MAX == QOS_INODES_GROUP_MAX);
     type->intersect(&beside, &all);
@@ -51,7 +51,7 @@ QosCredit qos_lockdrops_beside(const QosCredit *owned, const QosCredit *wanted, 
     return beside;
 }
 
-QosCredit qos_lockdrops_all(const QosResourceType *type, const QosCredit *owned)
+QosCredit qos_recalls_all(const QosResourceType *type, const QosCredit *owned)
 {
     QosCredit all = {0};
 
@@ -73,7 +73,7 @@ QosCredit qos_lockdrops_all(const QosResourceType *type, const QosCredit *owned)
     return all;
 }
 
-/* --- the drops --- */
+/* --- the recalls --- */
 
 static void free_drop(gpointer data)
 {
@@ -91,23 +91,23 @@ static guint hash_drop(gconstpointer drop)
     return qos_resource_hash(drop); /* its first member */
 }
 
-void qos_lockdrops_init(QosLockdrops *drops)
+void qos_recalls_init(QosRecalls *recalls)
 {
     G_STATIC_ASSERT(G_STRUCT_OFFSET(Drop, resource) == 0);
-    drops->by_resource = g_hash_table_new_full(hash_drop, qos_resource_equal, NULL, free_drop);
+    recalls->by_resource = g_hash_table_new_full(hash_drop, qos_resource_equal, NULL, free_drop);
 }
 
-void qos_lockdrops_clear(QosLockdrops *drops)
+void qos_recalls_clear(QosRecalls *recalls)
 {
-    g_clear_pointer(&drops->by_resource, g_hash_table_unref);
+    g_clear_pointer(&recalls->by_resource, g_hash_table_unref);
 }
 
 /* Each use asks for it: mostly there are none at all. */
-static Drop *find(const QosLockdrops *drops, const QosResource *resource)
+static Drop *find(const QosRecalls *recalls, const QosResource *resource)
 {
-    if (g_hash_table_size(drops->by_resource) == 0)
+    if (g_hash_table_size(recalls->by_resource) == 0)
         return NULL;
-    return g_hash_table_lookup(drops->by_resource, resource);
+    return g_hash_table_lookup(recalls->by_resource, resource);
 }
 
 /* Only the credits that the mount has are told, because the kernel believes nothing of others: what
@@ -117,7 +117,7 @@ static void cut_to_owned(QosOwner *owner, const QosResource *resource, QosCredit
 {
     const QosResourceType *type = type_of(resource);
     QosCredit owned = qos_credit_owned(owner, resource);
-    QosCredit all = qos_lockdrops_all(type, &owned);
+    QosCredit all = qos_recalls_all(type, &owned);
 
     type->intersect(told, &all);
     qos_credit_clear(type, &all);
@@ -131,17 +131,17 @@ static QosCredit beside(QosOwner *owner, const QosResource *resource, const QosC
     if (entry == NULL)
         return (QosCredit){0}; /* nothing is had of it any more */
     QosCredit owned = qos_credit_owned(owner, resource);
-    QosCredit more = qos_lockdrops_beside(&owned, credit, entry->calls);
+    QosCredit more = qos_recalls_beside(&owned, credit, entry->calls);
     entry->calls += entry->calls < G_MAXUINT8;
     qos_credit_clear(type_of(resource), &owned);
     return more;
 }
 
-gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
-                             const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told)
+gboolean qos_recalls_begin(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
+                           const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(drops, resource);
+    Drop *drop = find(recalls, resource);
 
     if (drop != NULL) {
         if (!is_shrink)
@@ -154,7 +154,7 @@ gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosReso
     drop->is_shrink = is_shrink;
     if (type->widened && !is_shrink)
         drop->beside = beside(owner, resource, credit);
-    g_hash_table_add(drops->by_resource, drop);
+    g_hash_table_add(recalls->by_resource, drop);
     *ret_told = qos_credit_copy(type, credit);
     type->join(ret_told, &drop->beside);
     if (type->widened)
@@ -162,14 +162,14 @@ gboolean qos_lockdrops_begin(QosLockdrops *drops, QosOwner *owner, const QosReso
     return TRUE;
 }
 
-gboolean qos_lockdrops_is_shrink(const QosLockdrops *drops, const QosResource *resource)
+gboolean qos_recalls_is_shrink(const QosRecalls *recalls, const QosResource *resource)
 {
-    const Drop *drop = find(drops, resource);
+    const Drop *drop = find(recalls, resource);
 
     return drop != NULL && drop->is_shrink;
 }
 
-void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)
+void qos_recalls_note_miss(QosOwner *owner, const QosResource *resource)
 {
     QosLockcacheEntry *entry = qos_owner_extra(owner, resource);
 
@@ -182,17 +182,16 @@ void qos_lockdrops_note_miss(QosOwner *owner, const QosResource *resource)
 static void keep_used(Drop *drop, const QosCredit *used)
 {
     const QosResourceType *type = type_of(&drop->resource);
-    QosCredit all = qos_lockdrops_all(type, used);
+    QosCredit all = qos_recalls_all(type, used);
 
     type->diff(&drop->credit, &all);
     qos_credit_clear(type, &all);
 }
 
-void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
-                            const QosCredit *credit)
+void qos_recalls_note_use(QosRecalls *recalls, const QosResource *resource, const QosCredit *credit)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(drops, resource);
+    Drop *drop = find(recalls, resource);
 
     if (drop == NULL)
         return;
@@ -205,11 +204,10 @@ void qos_lockdrops_note_use(QosLockdrops *drops, const QosResource *resource,
         qos_credit_clear(type, &drop->beside);
 }
 
-gboolean qos_lockdrops_keep(QosLockdrops *drops, const QosResource *resource,
-                            const QosCredit *credit)
+gboolean qos_recalls_keep(QosRecalls *recalls, const QosResource *resource, const QosCredit *credit)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(drops, resource);
+    Drop *drop = find(recalls, resource);
 
     if (drop == NULL || drop->is_shrink || type->conflicts(credit, &drop->credit))
         return FALSE;
@@ -217,23 +215,23 @@ gboolean qos_lockdrops_keep(QosLockdrops *drops, const QosResource *resource,
     return TRUE;
 }
 
-gboolean qos_lockdrops_spare(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
-                             guint times)
+gboolean qos_recalls_spare(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
+                           guint times)
 {
-    const Drop *drop = find(drops, resource);
+    const Drop *drop = find(recalls, resource);
     QosLockcacheEntry *entry = qos_owner_extra(owner, resource);
 
     if (drop == NULL || !drop->is_shrink || !qos_credit_is_empty(type_of(resource), &drop->again) ||
         entry == NULL || entry->bytes == 0 || entry->spared >= MIN(times, G_MAXUINT8))
         return FALSE;
     entry->spared++;
-    g_hash_table_remove(drops->by_resource, resource);
+    g_hash_table_remove(recalls->by_resource, resource);
     return TRUE;
 }
 
-void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource)
+void qos_recalls_note_loss(QosRecalls *recalls, const QosResource *resource)
 {
-    Drop *drop = find(drops, resource);
+    Drop *drop = find(recalls, resource);
 
     if (drop == NULL)
         return;
@@ -241,16 +239,16 @@ void qos_lockdrops_note_loss(QosLockdrops *drops, const QosResource *resource)
     qos_credit_clear(type_of(resource), &drop->again);
 }
 
-gboolean qos_lockdrops_release(QosLockdrops *drops, QosOwner *owner, const QosResource *resource,
-                               const QosCredit *credit, QosTime now, QosCredit *ret_again)
+gboolean qos_recalls_release(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
+                             const QosCredit *credit, QosTime now, QosCredit *ret_again)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(drops, resource);
+    Drop *drop = find(recalls, resource);
 
     if (drop == NULL)
         return FALSE;
     g_assert(type->widened || type->matches(&drop->credit, credit));
-    g_hash_table_steal(drops->by_resource, resource);
+    g_hash_table_steal(recalls->by_resource, resource);
     if (!drop->is_void && !qos_credit_is_empty(type, &drop->beside))
         qos_credit_cancel(owner, now, resource, &drop->beside, TRUE); /* goes before */
     gboolean is_done = !drop->is_void && !qos_credit_is_empty(type, &drop->credit) &&

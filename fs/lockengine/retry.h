@@ -17,20 +17,19 @@
 typedef struct {
     QosHeap waiting; /* of QosLockUse, by when they are due */
     QosTime away;    /* when the first found no lender; 0: there is one, or nobody asked since */
-} QosLockpatience;
+} QosRetry;
 
-void qos_lockpatience_init(QosLockpatience *patience);
+void qos_retry_init(QosRetry *retry);
 /* Uses that still wait are left alone. */
-void qos_lockpatience_clear(QosLockpatience *patience);
-/* As qos_lockclient_postpone(); is_up: there is a lender. */
-QosCreditVerdict qos_lockpatience_begin(QosLockpatience *patience, QosLockUse *use,
-                                        QosCreditVerdict verdict, QosTime *since, gboolean is_up,
-                                        QosTime now);
+void qos_retry_clear(QosRetry *retry);
+/* As qos_lockclient_retry(); is_up: there is a lender. */
+QosCreditVerdict qos_retry_begin(QosRetry *retry, QosLockUse *use, QosCreditVerdict verdict,
+                                 QosTime *since, gboolean is_up, QosTime now);
 /* FALSE: it is not in it. */
-gboolean qos_lockpatience_remove(QosLockpatience *patience, QosLockUse *use);
+gboolean qos_retry_remove(QosRetry *retry, QosLockUse *use);
 /* There is a lender again: the uses that wait for one are due. */
-void qos_lockpatience_wake(QosLockpatience *patience, QosTime now);
+void qos_retry_wake(QosRetry *retry, QosTime now);
 /* Takes out one that is due; NULL: none is. */
-QosLockUse *qos_lockpatience_take(QosLockpatience *patience, QosTime now);
+QosLockUse *qos_retry_take(QosRetry *retry, QosTime now);
 /* When the next is due; QOS_NEVER: none waits. */
-QosTime qos_lockpatience_next(const QosLockpatience *patience);
+QosTime qos_retry_next(const QosRetry *retry);

@@ -70,9 +70,9 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
     if (engine->owner != NULL && (engine->is_reset || is_other_server(welcome, &engine->server)) &&
         !leave_server(engine, now, error))
         return FALSE;
-    qos_lockoutbox_open(&engine->outbox);
+    qos_outbox_open(&engine->outbox);
     engine->in_grace = FALSE; /* or it will say so */
-    qos_lockwaits_renew(&engine->waits);
+    qos_wait_reports_renew(&engine->wait_reports);
     engine->server = *welcome;
     engine->is_reset = FALSE;
     if (engine->owner == NULL) {
@@ -94,9 +94,9 @@ gboolean qos_lockengine_connected(QosLockengine *engine, const QosWireWelcome *w
 
 void qos_lockengine_disconnected(QosLockengine *engine, QosTime now)
 {
-    qos_lockoutbox_close(&engine->outbox);
+    qos_outbox_close(&engine->outbox);
     if (engine->owner != NULL)
-        qos_lockengine_let_readers_go(engine, now);
+        qos_lockengine_let_shared_go(engine, now);
 }
 
 /* Counts a reset of the session. FALSE: it is one of many in a row. Only a server that lends by
@@ -117,13 +117,13 @@ static void take_message(QosLockengine *engine, const QosCreditMessage *message,
     engine->in_grace = message->stamp.sequence == 0;
     if (!engine->in_grace)
         qos_lockcache_heed(&engine->cache, message->stamp);
-    qos_lockoutbox_note_heard(&engine->outbox, message);
+    qos_outbox_note_heard(&engine->outbox, message);
     if (message->type == QOS_MESSAGE_REVOKE)
         qos_lockengine_close_fastpath(engine, &message->resource, now);
     qos_owner_receive(engine->owner, engine->server.id, message, now);
     qos_lockengine_take_outputs(engine, now);
     if (engine->in_grace)
-        qos_lockengine_let_readers_go(engine, now);
+        qos_lockengine_let_shared_go(engine, now);
     if (message->type != QOS_MESSAGE_GRANT)
         return;
     engine->grants += message->resource.type == QOS_RESOURCE_INODES;
@@ -154,12 +154,12 @@ gboolean qos_lockengine_receive(QosLockengine *engine, const guint8 *payload, gs
 
 void qos_lockengine_set_wait(QosLockengine *engine, const QosWireWait *wait)
 {
-    qos_lockwaits_set(&engine->waits, wait);
+    qos_wait_reports_set(&engine->wait_reports, wait);
 }
 
 void qos_lockengine_end_wait(QosLockengine *engine, guint64 id)
 {
-    qos_lockwaits_end(&engine->waits, id);
+    qos_wait_reports_end(&engine->wait_reports, id);
 }
 
 void qos_lockengine_leave(QosLockengine *engine, QosTime now)
@@ -172,18 +172,18 @@ void qos_lockengine_leave(QosLockengine *engine, QosTime now)
 
 static gboolean has_waits(const QosLockengine *engine)
 {
-    return engine->outbox.is_open && qos_lockwaits_has_frames(&engine->waits);
+    return engine->outbox.is_open && qos_wait_reports_has_frames(&engine->wait_reports);
 }
 
 GByteArray *qos_lockengine_take_bytes(QosLockengine *engine)
 {
-    GByteArray *bytes = qos_lockoutbox_take(&engine->outbox);
+    GByteArray *bytes = qos_outbox_take(&engine->outbox);
 
     if (!has_waits(engine))
         return bytes;
     /* Before what is given back for which others may wait (server/deadlocks.h). */
     GByteArray *all = g_byte_array_new();
-    qos_lockwaits_take(&engine->waits, all);
+    qos_wait_reports_take(&engine->wait_reports, all);
     if (bytes != NULL) {
         g_byte_array_append(all, bytes->data, bytes->len);
         g_byte_array_unref(bytes);

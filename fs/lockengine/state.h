@@ -32,14 +32,14 @@ struct QosLockengine {
     QosTime asked;     /* when it was asked whether it still is */
     GQueue readers;    /* of QosLockUse: those that wait and go on */
     QosLockcache cache;
-    QosLockpatience patience;
+    QosRetry retry;
     guint64 forgotten; /* resources so far: what was found before may be one of them */
     guint64 grants;    /* on inodes so far */
     QosTime shrink_at;
-    QosLockdrops drops;
+    QosRecalls recalls;
     GQueue events; /* of QosLockevent */
-    QosLockoutbox outbox;
-    QosLockwaits waits;
+    QosOutbox outbox;
+    QosWaitReports wait_reports;
     QosFastpaths fastpaths;
     gboolean is_up;
     QosLockclientStatus counts; /* credits, hits, misses, refusals, evictions */
@@ -51,6 +51,6 @@ void qos_lockengine_settle(QosLockengine *engine, gpointer extra, QosTime now);
 /* Takes all that the owner hands out, and sees whether there still is a lender. */
 void qos_lockengine_take_outputs(QosLockengine *engine, QosTime now);
 /* The server has fallen silent: their waits end. */
-void qos_lockengine_let_readers_go(QosLockengine *engine, QosTime now);
+void qos_lockengine_let_shared_go(QosLockengine *engine, QosTime now);
 /* No use of the resource begins by its fast path any more. */
 void qos_lockengine_close_fastpath(QosLockengine *engine, const QosResource *resource, QosTime now);

@@ -24,7 +24,7 @@ typedef struct QosLockUse {
     struct QosFastpath *fastpath;
     guint pin;
     gint is_over; /* atomic: `done` was called, or is being; or it was withdrawn */
-    /* where it is postponed */
+    /* where it is to be retried */
     QosTime delay;
     gboolean waits_for_lender;
     QosHeapNode due; /* in the heap while it is; key: when it is to ask again */

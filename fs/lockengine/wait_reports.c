@@ -9,7 +9,7 @@ typedef struct {
     guint64 id;        /* first: the key */
     GByteArray *frame; /* NULL: it is over, which is to be told */
     gboolean is_told;  /* the server knows of it, as it is or was */
-    GList link;        /* of QosLockwaits.untold; data: NULL while it is not in it */
+    GList link;        /* of QosWaitReports.untold; data: NULL while it is not in it */
 } Wait;
 
 static void free_wait(gpointer data)
@@ -20,20 +20,20 @@ static void free_wait(gpointer data)
     g_free(wait);
 }
 
-void qos_lockwaits_init(QosLockwaits *waits)
+void qos_wait_reports_init(QosWaitReports *waits)
 {
     G_STATIC_ASSERT(G_STRUCT_OFFSET(Wait, id) == 0);
     waits->waits = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_wait);
     g_queue_init(&waits->untold);
 }
 
-void qos_lockwaits_clear(QosLockwaits *waits)
+void qos_wait_reports_clear(QosWaitReports *waits)
 {
     g_queue_init(&waits->untold); /* its links lie in the waits */
     g_hash_table_unref(waits->waits);
 }
 
-static void note(QosLockwaits *waits, Wait *wait)
+static void note(QosWaitReports *waits, Wait *wait)
 {
     if (wait->link.data != NULL)
         return;
@@ -41,14 +41,14 @@ static void note(QosLockwaits *waits, Wait *wait)
     g_queue_push_tail_link(&waits->untold, &wait->link);
 }
 
-static void drop(QosLockwaits *waits, Wait *wait)
+static void drop(QosWaitReports *waits, Wait *wait)
 {
     if (wait->link.data != NULL)
         g_queue_unlink(&waits->untold, &wait->link);
     g_hash_table_remove(waits->waits, wait);
 }
 
-void qos_lockwaits_end(QosLockwaits *waits, guint64 id)
+void qos_wait_reports_end(QosWaitReports *waits, guint64 id)
 {
     Wait *wait = g_hash_table_lookup(waits->waits, &id);
 
@@ -62,14 +62,14 @@ void qos_lockwaits_end(QosLockwaits *waits, guint64 id)
     note(waits, wait);
 }
 
-void qos_lockwaits_set(QosLockwaits *waits, const QosWireWait *told)
+void qos_wait_reports_set(QosWaitReports *waits, const QosWireWait *told)
 {
     GByteArray *frame = g_byte_array_sized_new(FRAME_USUAL);
     guint64 id = told->id;
 
     if (!qos_wire_put_wait(frame, told)) {
         g_byte_array_unref(frame);
-        qos_lockwaits_end(waits, id);
+        qos_wait_reports_end(waits, id);
         return;
     }
     Wait *wait = g_hash_table_lookup(waits->waits, &id);
@@ -83,7 +83,7 @@ void qos_lockwaits_set(QosLockwaits *waits, const QosWireWait *told)
     note(waits, wait);
 }
 
-void qos_lockwaits_renew(QosLockwaits *waits)
+void qos_wait_reports_renew(QosWaitReports *waits)
 {
     GHashTableIter iter;
     gpointer key;
@@ -102,12 +102,12 @@ void qos_lockwaits_renew(QosLockwaits *waits)
     }
 }
 
-gboolean qos_lockwaits_has_frames(const QosLockwaits *waits)
+gboolean qos_wait_reports_has_frames(const QosWaitReports *waits)
 {
     return waits->untold.length > 0;
 }
 
-void qos_lockwaits_take(QosLockwaits *waits, GByteArray *frames)
+void qos_wait_reports_take(QosWaitReports *waits, GByteArray *frames)
 {
     while (waits->untold.length > 0) {
         Wait *wait = g_queue_pop_head_link(&waits->untold)->data;

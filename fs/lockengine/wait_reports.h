@@ -15,18 +15,18 @@
 typedef struct {
     GHashTable *waits; /* id -> Wait */
     GQueue untold;     /* of Wait: those that changed */
-} QosLockwaits;
+} QosWaitReports;
 
-void qos_lockwaits_init(QosLockwaits *waits);
-void qos_lockwaits_clear(QosLockwaits *waits);
+void qos_wait_reports_init(QosWaitReports *waits);
+void qos_wait_reports_clear(QosWaitReports *waits);
 
 /* A wait begins, or has changed. One that does not fit into a frame is not told. */
-void qos_lockwaits_set(QosLockwaits *waits, const QosWireWait *wait);
+void qos_wait_reports_set(QosWaitReports *waits, const QosWireWait *wait);
 /* The wait is over. Does nothing if it is not known. */
-void qos_lockwaits_end(QosLockwaits *waits, guint64 id);
+void qos_wait_reports_end(QosWaitReports *waits, guint64 id);
 /* There is a new connection: its server has been told nothing. */
-void qos_lockwaits_renew(QosLockwaits *waits);
+void qos_wait_reports_renew(QosWaitReports *waits);
 /* There is something to tell. */
-gboolean qos_lockwaits_has_frames(const QosLockwaits *waits);
+gboolean qos_wait_reports_has_frames(const QosWaitReports *waits);
 /* Appends the frames that tell it. */
-void qos_lockwaits_take(QosLockwaits *waits, GByteArray *frames);
+void qos_wait_reports_take(QosWaitReports *waits, GByteArray *frames);

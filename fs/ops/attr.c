@@ -43,24 +43,25 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
 /* Takes from the attributes what may not be told of the file. Returns -EACCES for a program that
  * opens a device that may not be opened there. The kernel asks for attributes before that open, by
  * the same GETATTR as for a program that only looks, and the open would give ENXIO. */
-static int disarm(const QosOp *op, const QosLoan *file, struct stat *stat)
+static int disarm(const QosOp *op, const QosInodeRef *file, struct stat *stat)
 {
-    const int error = qos_loan_disarm(file, &stat->st_mode, &stat->st_rdev);
+    const int error = qos_inode_ref_disarm(file, &stat->st_mode, &stat->st_rdev);
 
-    if ((error != 0 || qos_loan_hides_device(file)) && op->entry.request.opcode == QOS_OP_GETATTR &&
-        qos_call_opens(qos_process_call(fuse_req_ctx(op->fuse)->pid)))
+    if ((error != 0 || qos_inode_ref_hides_device(file)) &&
+        op->entry.request.opcode == QOS_OP_GETATTR &&
+        qos_call_opens(qos_proc_call(fuse_req_ctx(op->fuse)->pid)))
         return -EACCES;
     return error;
 }
 
 /* `fd`: the file, by what there is of it. */
-static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int fd)
+static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosInodeRef *file, int fd)
 {
     struct stat *stat = &op->reply.attr.stat;
     mode_t stored;
     int error;
 
-    op->asked = qos_gate_now();
+    op->asked = qos_clock_now();
     if (fstatat(fd, "", stat, AT_EMPTY_PATH) != 0)
         return -errno;
     stored = stat->st_mode;
@@ -68,7 +69,7 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int 
     if (error != 0)
         return error;
     if (ino == FUSE_ROOT_ID)
-        qos_root_note(op->fs->root, stat);
+        qos_root_attr_note(op->fs->root_attr, stat);
     stat->st_ino = qos_inodes_shown(op->fs->inodes, stat->st_dev, stat->st_ino);
     op->reply.kind = QOS_REPLY_ATTR;
     op->reply.attr.timeout = qos_reply_attributes(op, ino, file, stat, stored);
@@ -78,12 +79,12 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, int 
 static int run_getattr(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
-    g_auto(QosLoan) file = {0};
+    g_auto(QosInodeRef) file = {0};
     int error;
 
-    if (op->handle != NULL)
-        return reply_attributes(op, attr->ino, &op->handle->file, op->handle->fd);
-    error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+    if (op->open_file != NULL)
+        return reply_attributes(op, attr->ino, &op->open_file->file, op->open_file->fd);
+    error = qos_inodes_get(op->fs->inodes, attr->ino, &file);
     return error != 0 ? error : reply_attributes(op, attr->ino, &file, file.fd);
 }
 
@@ -96,13 +97,13 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
         qos_control_getattr(request, ino);
         return;
     }
-    if (ino == FUSE_ROOT_ID && qos_root_recall(qos_fs(request)->root, &stat)) {
+    if (ino == FUSE_ROOT_ID && qos_root_attr_recall(qos_fs(request)->root_attr, &stat)) {
         fuse_reply_attr(request, &stat, 0);
         return;
     }
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
     if (info != NULL)
-        qos_op_use_handle(&attr->op, info);
+        qos_op_use_open_file(&attr->op, info);
     attr->op.may_be_unasked = TRUE;
     qos_op_submit(&attr->op);
 }
@@ -128,15 +129,15 @@ int qos_attr_kill_privileges(int fd)
 
 static int set_size(const AttrOp *attr, int path_fd, const char *path)
 {
-    const QosHandle *handle = attr->op.handle;
+    const QosOpenFile *open_file = attr->op.open_file;
     int result;
 
-    if (handle != NULL && qos_locks_are_lost(attr->op.fs->locks, handle))
+    if (open_file != NULL && qos_filelocks_are_lost(attr->op.fs->filelocks, open_file))
         return -EIO;
     if (qos_op_keeps_suid(&attr->op, (attr->to_set & FUSE_SET_ATTR_KILL_SUID) != 0))
         qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
-    result = handle != NULL ? ftruncate(handle->fd, attr->stat->st_size)
-                            : truncate(path, attr->stat->st_size);
+    result = open_file != NULL ? ftruncate(open_file->fd, attr->stat->st_size)
+                               : truncate(path, attr->stat->st_size);
     if (result != 0)
         return -errno;
     /* The store took it for root's doing. */
@@ -205,15 +206,15 @@ static int set_attributes(const AttrOp *attr, int fd)
 static int run_setattr(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
-    g_auto(QosLoan) file = {0};
+    g_auto(QosInodeRef) file = {0};
     QosFileChanges *changes;
-    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+    int error = qos_inodes_get(op->fs->inodes, attr->ino, &file);
 
     if (error != 0)
         return error;
     if ((attr->to_set & FUSE_SET_ATTR_MODE) != 0 && (attr->stat->st_mode & S_ISGID) != 0)
         qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
-    changes = qos_loan_begin_change(&file, file.fd);
+    changes = qos_inode_ref_begin_change(&file, file.fd);
     qos_file_changes_set_rights(changes, 1);
     error = set_attributes(attr, file.fd);
     qos_file_changes_end(changes);
@@ -238,8 +239,8 @@ void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int
     attr->stat = qos_op_memdup(&attr->op, stat, sizeof(*stat));
     attr->to_set = to_set;
     if (info != NULL)
-        qos_op_use_handle(&attr->op, info);
-    qos_op_lock_file(&attr->op, ino, attr->op.handle);
+        qos_op_use_open_file(&attr->op, info);
+    qos_op_lock_file(&attr->op, ino, attr->op.open_file);
     qos_op_submit(&attr->op);
 }
 
@@ -248,8 +249,8 @@ void qosfs_op_setattr(fuse_req_t request, fuse_ino_t ino, struct stat *stat, int
 static int run_access(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
-    g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+    g_auto(QosInodeRef) file = {0};
+    int error = qos_inodes_get(op->fs->inodes, attr->ino, &file);
 
     if (error != 0)
         return error;
@@ -273,9 +274,9 @@ static int run_statx(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
     struct statx *x = &op->reply.statx.statx;
-    g_auto(QosLoan) file = {0};
+    g_auto(QosInodeRef) file = {0};
     int flags = AT_EMPTY_PATH | (attr->flags & AT_STATX_SYNC_TYPE);
-    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+    int error = qos_inodes_get(op->fs->inodes, attr->ino, &file);
 
     if (error != 0)
         return error;
@@ -283,7 +284,7 @@ static int run_statx(QosOp *op)
         return -errno;
     mode_t mode = x->stx_mode;
     dev_t device = makedev(x->stx_rdev_major, x->stx_rdev_minor);
-    error = qos_loan_disarm(&file, &mode, &device);
+    error = qos_inode_ref_disarm(&file, &mode, &device);
     if (error != 0)
         return error;
     const mode_t stored = x->stx_mode;
@@ -316,15 +317,15 @@ void qosfs_op_statx(fuse_req_t request, fuse_ino_t ino, int flags, int mask,
     attr->flags = flags;
     attr->mask = mask;
     if (info != NULL)
-        qos_op_use_handle(&attr->op, info);
+        qos_op_use_open_file(&attr->op, info);
     qos_op_submit(&attr->op);
 }
 
 static int run_statfs(QosOp *op)
 {
     AttrOp *attr = (AttrOp *)op;
-    g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, attr->ino, &file);
+    g_auto(QosInodeRef) file = {0};
+    int error = qos_inodes_get(op->fs->inodes, attr->ino, &file);
 
     if (error != 0)
         return error;

@@ -37,7 +37,7 @@ typedef struct {
     gboolean kills;   /* write: suid and sgid bits */
     int sync;         /* write: RWF_SYNC or RWF_DSYNC, if the open did not ask for it */
     int mode;         /* fallocate; lseek: whence; fsync: data only */
-    QosHandle *to;    /* copy: a reference */
+    QosOpenFile *to;  /* copy: a reference */
     off_t to_offset;
     int flags;
 } DataOp;
@@ -48,7 +48,7 @@ static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
     DataOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
     op->op.node = ino;
-    qos_op_use_handle(&op->op, info);
+    qos_op_use_open_file(&op->op, info);
     return op;
 }
 
@@ -56,7 +56,7 @@ static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
  * (docs/design/filelocks.md). */
 static gboolean has_lost_locks(const QosOp *op)
 {
-    return qos_locks_are_lost(op->fs->locks, op->handle);
+    return qos_filelocks_are_lost(op->fs->filelocks, op->open_file);
 }
 
 static gboolean keeps_pages(const QosOp *op)
@@ -69,9 +69,9 @@ static void clear_data(QosOp *op)
     DataOp *data = (DataOp *)op;
 
     if (keeps_pages(op))
-        qos_loan_count_kept(&op->handle->file, op->writes != QOS_WRITE_NONE, -1);
+        qos_inode_ref_count_kept(&op->open_file->file, op->writes != QOS_WRITE_NONE, -1);
     g_free(data->copy);
-    qos_handle_unref(data->to);
+    qos_open_file_unref(data->to);
 }
 
 /* --- read --- */
@@ -88,7 +88,7 @@ static int run_read(QosOp *op)
     if (has_lost_locks(op))
         return -EIO;
     do {
-        length = pread(op->handle->fd, buffer + op->moved, read_op->size - op->moved,
+        length = pread(op->open_file->fd, buffer + op->moved, read_op->size - op->moved,
                        read_op->offset + (off_t)op->moved);
         if (length < 0)
             return -errno;
@@ -120,8 +120,8 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
         read_op->op.entry.request.fills_cache = TRUE;
         read_op->op.entry.request.thread = (guint)fuse_req_ctx(request)->pid;
         read_op->op.clear = clear_data;
-        qos_loan_count_kept(&read_op->op.handle->file, FALSE, 1);
-        qos_op_lock_file(&read_op->op, ino, read_op->op.handle);
+        qos_inode_ref_count_kept(&read_op->op.open_file->file, FALSE, 1);
+        qos_op_lock_file(&read_op->op, ino, read_op->op.open_file);
     }
     qos_op_submit(&read_op->op);
 }
@@ -134,7 +134,7 @@ static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
 {
     QosOp *op = &write_op->op;
     gboolean is_direct =
-        op->fs->config.cache == QOS_CACHE_NONE || (op->handle->flags & O_DIRECT) != 0;
+        op->fs->config.cache == QOS_CACHE_NONE || (op->open_file->flags & O_DIRECT) != 0;
 
     op->writes = is_write_back ? QOS_WRITE_BACK : is_direct ? QOS_WRITE_DIRECT : QOS_WRITE_THROUGH;
     op->start = write_op->offset;
@@ -145,7 +145,7 @@ static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
  * follows it. After other writes the kernel sends one. */
 static int sync_of_write(const DataOp *write_op, int flags)
 {
-    int asked = flags & ~write_op->op.handle->flags & O_SYNC;
+    int asked = flags & ~write_op->op.open_file->flags & O_SYNC;
 
     if (write_op->op.writes != QOS_WRITE_DIRECT || asked == 0)
         return 0;
@@ -156,14 +156,14 @@ static int sync_of_write(const DataOp *write_op, int flags)
  * say only at the close that they did not take it. */
 static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, off_t offset)
 {
-    const QosHandle *handle = write_op->op.handle;
+    const QosOpenFile *open_file = write_op->op.open_file;
     char path[QOS_PROC_PATH_MAX];
     ssize_t length;
     int fd, error;
 
-    qos_proc_path(handle->fd, path);
+    qos_proc_path(open_file->fd, path);
     qos_cred_raise();
-    fd = open(path, O_WRONLY | O_CLOEXEC | (handle->flags & O_SYNC));
+    fd = open(path, O_WRONLY | O_CLOEXEC | (open_file->flags & O_SYNC));
     qos_cred_lower();
     if (fd < 0)
         return -1;
@@ -180,19 +180,19 @@ static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, 
  * their place, and fcntl(F_SETFL) changes the flag. */
 static ssize_t write_data(const DataOp *write_op)
 {
-    const QosHandle *handle = write_op->op.handle;
+    const QosOpenFile *open_file = write_op->op.open_file;
     size_t moved = write_op->op.moved;
     struct iovec data = {(char *)write_op->data + moved, write_op->size - moved};
     off_t offset = write_op->offset + (off_t)moved;
-    gboolean appends = (handle->flags & O_APPEND) != 0;
+    gboolean appends = (open_file->flags & O_APPEND) != 0;
     int flags = write_op->sync;
     ssize_t length;
 
     if (write_op->appends != appends)
         flags |= write_op->appends ? RWF_APPEND : RWF_NOAPPEND;
     if (flags == 0)
-        return pwrite(handle->fd, data.iov_base, data.iov_len, offset);
-    length = pwritev2(handle->fd, &data, 1, offset, flags);
+        return pwrite(open_file->fd, data.iov_base, data.iov_len, offset);
+    length = pwritev2(open_file->fd, &data, 1, offset, flags);
     if (length < 0 && errno == EOPNOTSUPP && (flags & RWF_NOAPPEND) != 0)
         length = write_reopened(write_op, &data, offset);
     return length;
@@ -209,7 +209,7 @@ static int write_all(QosOp *op)
     if (op->writes != QOS_WRITE_BACK && qos_op_keeps_suid(op, write_op->kills))
         qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
     if (write_op->kills && qos_cred_keeps_suid()) {
-        int error = qos_attr_kill_privileges(op->handle->fd);
+        int error = qos_attr_kill_privileges(op->open_file->fd);
 
         if (error != 0)
             return error;
@@ -235,12 +235,12 @@ static int run_write(QosOp *op)
 
     if (has_lost_locks(op))
         return -EIO;
-    changes = qos_loan_begin_change(&op->handle->file, op->handle->fd);
+    changes = qos_inode_ref_begin_change(&op->open_file->file, op->open_file->fd);
     if (((const DataOp *)op)->appends)
-        qos_file_changes_note_append(changes, op->handle->fd, ((const DataOp *)op)->offset);
+        qos_file_changes_note_append(changes, op->open_file->fd, ((const DataOp *)op)->offset);
     error = write_all(op);
     qos_file_changes_end(changes);
-    qos_privileges_note_change(op, op->handle);
+    qos_privileges_note_change(op, op->open_file);
     return error;
 }
 
@@ -275,10 +275,10 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->op.clear = clear_data;
     write_op->op.entry.request.bytes = write_op->op.entry.request.data = size;
     if (keeps_pages(&write_op->op))
-        qos_loan_count_kept(&write_op->op.handle->file, TRUE, 1);
+        qos_inode_ref_count_kept(&write_op->op.open_file->file, TRUE, 1);
     else
-        write_op->op.reads_before = qos_loan_reads(&write_op->op.handle->file);
-    qos_op_lock_file(&write_op->op, ino, write_op->op.handle);
+        write_op->op.reads_before = qos_inode_ref_reads(&write_op->op.open_file->file);
+    qos_op_lock_file(&write_op->op, ino, write_op->op.open_file);
     qos_op_submit(&write_op->op);
 }
 
@@ -287,7 +287,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
 static int run_fsync(QosOp *op)
 {
     DataOp *sync_op = (DataOp *)op;
-    int fd = op->handle->fd;
+    int fd = op->open_file->fd;
 
     return (sync_op->mode != 0 ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : -errno;
 }
@@ -313,7 +313,7 @@ void qosfs_op_fsync(fuse_req_t request, fuse_ino_t ino, int data_only, struct fu
 
     if (op == NULL)
         return;
-    qos_op_lock_file(op, ino, op->handle);
+    qos_op_lock_file(op, ino, op->open_file);
     qos_op_submit(op);
 }
 
@@ -331,17 +331,17 @@ void qosfs_op_fsyncdir(fuse_req_t request, fuse_ino_t ino, int data_only,
 static int run_fallocate(QosOp *op)
 {
     DataOp *allocate = (DataOp *)op;
-    int fd = op->handle->fd, error;
+    int fd = op->open_file->fd, error;
     QosFileChanges *changes;
 
     if (has_lost_locks(op))
         return -EIO;
     qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
-    changes = qos_loan_begin_change(&op->handle->file, fd);
+    changes = qos_inode_ref_begin_change(&op->open_file->file, fd);
     error =
         fallocate(fd, allocate->mode, allocate->offset, (off_t)allocate->size) == 0 ? 0 : -errno;
     qos_file_changes_end(changes);
-    qos_privileges_note_change(op, op->handle);
+    qos_privileges_note_change(op, op->open_file);
     return error;
 }
 
@@ -358,7 +358,7 @@ void qosfs_op_fallocate(fuse_req_t request, fuse_ino_t ino, int mode, off_t offs
     allocate->mode = mode;
     allocate->offset = offset;
     allocate->size = (size_t)length;
-    qos_op_lock_file(&allocate->op, ino, allocate->op.handle);
+    qos_op_lock_file(&allocate->op, ino, allocate->op.open_file);
     qos_op_submit(&allocate->op);
 }
 
@@ -366,7 +366,7 @@ static int run_lseek(QosOp *op)
 {
     DataOp *seek = (DataOp *)op;
 
-    op->reply.offset = lseek(op->handle->fd, seek->offset, seek->mode);
+    op->reply.offset = lseek(op->open_file->fd, seek->offset, seek->mode);
     if (op->reply.offset < 0)
         return -errno;
     op->reply.kind = QOS_REPLY_SEEK;
@@ -385,7 +385,7 @@ void qosfs_op_lseek(fuse_req_t request, fuse_ino_t ino, off_t offset, int whence
     seek = data_op_new(request, ino, info, QOS_OP_SEEK, run_lseek);
     seek->offset = offset;
     seek->mode = whence;
-    qos_op_lock_file(&seek->op, ino, seek->op.handle);
+    qos_op_lock_file(&seek->op, ino, seek->op.open_file);
     qos_op_submit(&seek->op);
 }
 
@@ -397,11 +397,11 @@ static int run_copy(QosOp *op)
     ssize_t length;
     int error;
 
-    if (has_lost_locks(op) || qos_locks_are_lost(op->fs->locks, copy->to))
+    if (has_lost_locks(op) || qos_filelocks_are_lost(op->fs->filelocks, copy->to))
         return -EIO;
     qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
-    changes = qos_loan_begin_change(&copy->to->file, copy->to->fd);
-    length = copy_file_range(op->handle->fd, &from, copy->to->fd, &to, copy->size,
+    changes = qos_inode_ref_begin_change(&copy->to->file, copy->to->fd);
+    length = copy_file_range(op->open_file->fd, &from, copy->to->fd, &to, copy->size,
                              (unsigned)copy->flags);
     error = length < 0 ? -errno : 0;
     qos_file_changes_end(changes);
@@ -409,7 +409,7 @@ static int run_copy(QosOp *op)
     if (error != 0)
         return error;
     if (length > 0 && !op->fs->config.no_atime) /* the kernel does not know that it was read */
-        qos_privileges_forget_attributes(op, qos_loan_id(&op->handle->file));
+        qos_privileges_forget_attributes(op, qos_inode_ref_id(&op->open_file->file));
     op->moved = (guint64)length;
     op->reply.kind = QOS_REPLY_WRITE;
     op->reply.count = (size_t)length;
@@ -428,7 +428,7 @@ void qosfs_op_copy_file_range(fuse_req_t request, fuse_ino_t ino_in, off_t offse
         return;
     }
     copy = data_op_new(request, ino_out, info_in, QOS_OP_COPY, run_copy);
-    copy->to = qos_handle_ref(qos_handle_from(info_out));
+    copy->to = qos_open_file_ref(qos_open_file_from(info_out));
     copy->offset = offset_in;
     copy->to_offset = offset_out;
     copy->size = MIN(length, COPY_MAX);

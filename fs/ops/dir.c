@@ -2,7 +2,7 @@
  * Reading directories.
  *
  * A stream (fs/store/dir_stream.h) says where the reading of an open directory stands. It belongs
- * to the handle, and a request takes it out while it reads. The kernel reads one open directory
+ * to the open file, and a request takes it out while it reads. The kernel reads one open directory
  * from one thread at a time, but a caller that was killed may leave a request behind. The next
  * request then makes a stream of its own.
  */
@@ -29,26 +29,26 @@ typedef struct {
 /* --- streams --- */
 
 /* NULL with errno set where a second one cannot be opened. */
-static QosStream *take_stream(const QosFs *fs, QosHandle *handle)
+static QosDirStream *take_stream(const QosFs *fs, QosOpenFile *open_file)
 {
-    QosStream *stream = g_atomic_pointer_exchange(&handle->stream, NULL);
+    QosDirStream *stream = g_atomic_pointer_exchange(&open_file->stream, NULL);
     char path[QOS_PROC_PATH_MAX];
     int fd;
 
     if (stream != NULL) {
-        qos_stream_take(stream);
+        qos_dir_stream_take(stream);
         return stream;
     }
-    qos_proc_path(handle->fd, path);
+    qos_proc_path(open_file->fd, path);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? NULL : qos_stream_new(fs->streams, fd, TRUE);
+    return fd < 0 ? NULL : qos_dir_stream_new(fs->dir_streams, fd, TRUE);
 }
 
-static void put_stream(QosHandle *handle, QosStream *stream)
+static void put_stream(QosOpenFile *open_file, QosDirStream *stream)
 {
-    qos_stream_keep(stream);
-    if (!g_atomic_pointer_compare_and_exchange(&handle->stream, NULL, stream))
-        qos_stream_free(stream);
+    qos_dir_stream_keep(stream);
+    if (!g_atomic_pointer_compare_and_exchange(&open_file->stream, NULL, stream))
+        qos_dir_stream_free(stream);
 }
 
 /* --- opendir, releasedir --- */
@@ -57,13 +57,13 @@ static int run_opendir(QosOp *op)
 {
     DirOp *open_op = (DirOp *)op;
     char path[QOS_PROC_PATH_MAX];
-    g_auto(QosLoan) file = {0};
-    g_autoptr(QosHandle) handle = NULL;
-    int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
+    g_auto(QosInodeRef) file = {0};
+    g_autoptr(QosOpenFile) open_file = NULL;
+    int error = qos_inodes_get(op->fs->inodes, open_op->ino, &file);
     int fd;
 
     if (error == 0)
-        error = qos_op_new_handle(op, &handle);
+        error = qos_op_new_open_file(op, &open_file);
     if (error != 0)
         return error;
     /* By this path and not as ".": that would demand the search permission. */
@@ -72,11 +72,11 @@ static int run_opendir(QosOp *op)
     if (fd < 0)
         return -errno;
     op->reply.kind = QOS_REPLY_OPEN;
-    qos_handle_set_file(handle, fd, op->reply.info.flags, &file);
-    handle->stream = qos_stream_new(op->fs->streams, fd, FALSE);
+    qos_open_file_set_file(open_file, fd, op->reply.info.flags, &file);
+    open_file->stream = qos_dir_stream_new(op->fs->dir_streams, fd, FALSE);
     if (op->fs->config.no_atime)
-        qos_handle_spare_atime(handle);
-    op->reply.handle = g_steal_pointer(&handle);
+        qos_open_file_spare_atime(open_file);
+    op->reply.open_file = g_steal_pointer(&open_file);
     op->reply.info.keep_cache =
         op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_fs_is_shared(op->fs);
     op->reply.info.cache_readdir = op->reply.info.keep_cache;
@@ -101,7 +101,7 @@ void qosfs_op_opendir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
 /* Gives back the kernel's reference; the operation's own is the last. */
 static int run_releasedir(QosOp *op)
 {
-    qos_handle_unref(op->handle);
+    qos_open_file_unref(op->open_file);
     return 0;
 }
 
@@ -114,7 +114,7 @@ void qosfs_op_releasedir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_in
         return;
     }
     op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSEDIR, run_releasedir);
-    qos_op_use_handle(op, info);
+    qos_op_use_open_file(op, info);
     qos_op_submit_release(op);
 }
 
@@ -136,7 +136,7 @@ static struct stat stat_of_entry(QosOp *op, const struct dirent64 *entry, dev_t 
 
 static int look_up(QosOp *op, const char *name, struct fuse_entry_param *ret_entry)
 {
-    const int error = qos_inodes_lookup(op->fs->inodes, &op->handle->file, name,
+    const int error = qos_inodes_lookup(op->fs->inodes, &op->open_file->file, name,
                                         op->entry.request.user, ret_entry);
 
     qos_reply_listed(op, error, &ret_entry->attr);
@@ -183,14 +183,14 @@ static size_t add_entry(DirOp *read_op, char *buffer, size_t size, const struct 
 
 /* Fills `buffer` with the entries from where the stream is: their length; or -errno if there is
  * none. */
-static ssize_t fill_entries(DirOp *read_op, QosStream *stream, char *buffer)
+static ssize_t fill_entries(DirOp *read_op, QosDirStream *stream, char *buffer)
 {
     const struct dirent64 *entry = NULL;
-    const dev_t device = qos_loan_device(&read_op->op.handle->file);
+    const dev_t device = qos_inode_ref_device(&read_op->op.open_file->file);
     size_t used = 0;
 
     for (;;) {
-        int error = qos_stream_peek(stream, &entry);
+        int error = qos_dir_stream_peek(stream, &entry);
         size_t length;
 
         if (error != 0)
@@ -203,7 +203,7 @@ static ssize_t fill_entries(DirOp *read_op, QosStream *stream, char *buffer)
                 return (ssize_t)used;
             used += length;
         }
-        qos_stream_pass(stream, entry);
+        qos_dir_stream_pass(stream, entry);
     }
 }
 
@@ -211,15 +211,15 @@ static int run_readdir(QosOp *op)
 {
     DirOp *read_op = (DirOp *)op;
     char *buffer = qos_reply_buffer(read_op->size);
-    QosStream *stream = take_stream(op->fs, op->handle);
+    QosDirStream *stream = take_stream(op->fs, op->open_file);
     ssize_t length;
 
     if (stream == NULL)
         return -errno;
-    length = qos_stream_seek(stream, read_op->offset);
+    length = qos_dir_stream_seek(stream, read_op->offset);
     if (length == 0)
         length = fill_entries(read_op, stream, buffer);
-    put_stream(op->handle, stream);
+    put_stream(op->open_file, stream);
     if (length < 0)
         return (int)length;
     op->reply.kind = QOS_REPLY_DATA;
@@ -244,7 +244,7 @@ static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_
     read_op->plus = plus;
     if (plus)
         read_op->op.node = ino;
-    qos_op_use_handle(&read_op->op, info);
+    qos_op_use_open_file(&read_op->op, info);
     qos_op_lock_directory(&read_op->op, ino);
     qos_op_submit(&read_op->op);
 }

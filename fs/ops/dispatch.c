@@ -9,8 +9,8 @@
 #include "fs/coherence/coherence.h"
 #include "fs/isolate/isolate.h"
 #include "fs/ops/rights.h"
-#include "fs/request/answer.h"
 #include "fs/request/fs.h"
+#include "fs/request/reply.h"
 #include "fs/request/wait.h"
 #include "fs/store/inode.h"
 #include "fs/store/open_file.h"
@@ -70,7 +70,7 @@ static int call_store(QosOp *op)
 
 static void run(QosOp *op)
 {
-    op->asked = qos_gate_now();
+    op->asked = qos_clock_now();
     op->result = call_store(op);
     op->has_run = TRUE;
     note_stale(op);
@@ -111,18 +111,18 @@ static gboolean serve(QosOp *op)
 
 static void reply(QosOp *op)
 {
-    qos_op_answer(op, op->result);
+    qos_op_reply(op, op->result);
     CALL_HOOKS(leave, op);
 }
 
 /* Leaves the gate and replies: in this order, so that its slot is the store's time alone. The
  * program that waits for the reply may get this thread's CPU, and send its next request, before
  * this thread is back. The file is given back first, because that may close it. Two cases reply
- * first: nothing shall wait for the close of a release; and `answers_first`, with which others look
+ * first: nothing shall wait for the close of a release; and `replies_first`, with which others look
  * at the file while the kernel has its pages locked. FALSE: no request waits at the gate. */
 static gboolean finish(QosOp *op)
 {
-    gboolean replies_first = op->is_unawaited || op->answers_first;
+    gboolean replies_first = op->is_unawaited || op->replies_first;
     gboolean do_others_wait;
 
     if (replies_first)
@@ -163,7 +163,7 @@ static void cancel(QosEntry *entry, int error)
     QosOp *op = (QosOp *)entry;
 
     qos_op_leave_watch(op);
-    qos_op_answer(op, -error);
+    qos_op_reply(op, -error);
     CALL_HOOKS(leave, op);
     qos_op_clear(op);
     qos_op_free(op);
@@ -192,7 +192,7 @@ static gboolean opens(const QosOp *op)
 static QosCaller *find_caller(const QosOp *op)
 {
     const struct fuse_ctx *context = fuse_req_ctx(op->fuse);
-    QosCaller *opener = op->handle != NULL ? op->handle->caller : NULL;
+    QosCaller *opener = op->open_file != NULL ? op->open_file->caller : NULL;
     const gboolean closes = op->entry.request.opcode == QOS_OP_FLUSH;
 
     if (opener != NULL && (closes || asks_as(context, opener)))
@@ -211,8 +211,8 @@ static void set_caller(QosOp *op, QosCaller *caller)
     op->caller = caller;
     request->uid = caller->uid;
     request->gid = caller->gid;
-    request->job = qos_job_ref(op->handle != NULL ? op->handle->caller->job : caller->job);
-    request->user = op->handle != NULL ? op->handle->caller->user : caller->user;
+    request->job = qos_job_ref(op->open_file != NULL ? op->open_file->caller->job : caller->job);
+    request->user = op->open_file != NULL ? op->open_file->caller->user : caller->user;
 }
 
 static int run_done(QosOp *op)
@@ -226,7 +226,7 @@ static void run_early(QosOp *op)
     op->result = call_store(op);
     op->run = run_done;
     g_slist_free_full(g_steal_pointer(&op->strings), g_free);
-    qos_gate_kept(op->fs->gate, &op->entry);
+    qos_gate_note_stored(op->fs->gate, &op->entry);
 }
 
 /* Its first `count` hooks have begun. */
@@ -251,23 +251,23 @@ static gboolean begin_early(QosOp *op)
 }
 
 /* Moves what lies in the reader's buffer to where there is room, if there is any. */
-static QosKeep keep(QosOp *op)
+static QosParkPlace find_park_place(QosOp *op)
 {
     const gboolean has_data = op->entry.request.data > 0;
     const gboolean may_be_early = has_data && begin_early(op);
-    const QosKeep place = qos_gate_keep(op->fs->gate, &op->entry, may_be_early);
+    const QosParkPlace place = qos_gate_park_place(op->fs->gate, &op->entry, may_be_early);
 
-    if (place == QOS_KEEP_IN_STORE)
+    if (place == QOS_PARK_IN_STORE)
         run_early(op);
     if (may_be_early)
-        end_early(op, QOS_HOOKS_COUNT, place == QOS_KEEP_IN_STORE);
-    qos_op_keep(op, place == QOS_KEEP_IN_MEMORY);
+        end_early(op, QOS_HOOKS_COUNT, place == QOS_PARK_IN_STORE);
+    qos_op_own_data(op, place == QOS_PARK_IN_MEMORY);
     return place;
 }
 
-static void refuse(QosOp *op, QosKeep reason)
+static void refuse(QosOp *op, QosParkPlace reason)
 {
-    if (reason == QOS_KEEP_TOO_MANY)
+    if (reason == QOS_PARK_TOO_MANY)
         g_warning_once(
             "job %s: so many of its reads and writes wait, or of all its user's, that the "
             "kernel's room for requests in the background would fill up: further ones "
@@ -295,12 +295,12 @@ static void park(QosOp *op)
     const QosRequest *request = &op->entry.request;
     const QosJob *job = request->job;
     const guint64 lock = request->holds_lock ? 0 : request->lock;
-    QosKeep place;
+    QosParkPlace place;
 
     if (op->is_unawaited)
-        qos_op_answer(op, 0);
-    place = keep(op);
-    if (place == QOS_KEEP_NOWHERE || place == QOS_KEEP_TOO_MANY) {
+        qos_op_reply(op, 0);
+    place = find_park_place(op);
+    if (place == QOS_PARK_NOWHERE || place == QOS_PARK_TOO_MANY) {
         refuse(op, place);
         return;
     }
@@ -325,7 +325,8 @@ static void enter(QosOp *op)
  * an open file is closed whichever process closes it. */
 static gboolean comes_from_itself(const QosOp *op)
 {
-    return op->handle == NULL && op->caller->process != 0 && op->caller->process == op->fs->process;
+    return op->open_file == NULL && op->caller->process != 0 &&
+           op->caller->process == op->fs->process;
 }
 
 static void begin(QosOp *op, QosCaller *caller)
@@ -337,10 +338,10 @@ static void begin(QosOp *op, QosCaller *caller)
         enter(op);
 }
 
-/* A namer goes on with it; what it brought are copies, as it works on no open file. */
-static void go_on(QosNameless *nameless, QosCaller *caller)
+/* A resolver thread goes on with it; what it brought are copies, as it works on no open file. */
+static void go_on(QosUnresolved *unresolved, QosCaller *caller)
 {
-    QosOp *op = (QosOp *)((char *)nameless - offsetof(QosOp, nameless));
+    QosOp *op = (QosOp *)((char *)unresolved - offsetof(QosOp, unresolved));
 
     if (caller == NULL) {
         cancel(&op->entry, ENOTCONN);
@@ -356,9 +357,9 @@ void qos_op_submit(QosOp *op)
     op->entry.run = run_entries;
     op->entry.cancelled = cancel;
     if (caller == NULL) {
-        op->nameless.context = fuse_req_ctx(op->fuse);
-        op->nameless.named = go_on;
-        qos_namers_ask(op->fs->namers, &op->nameless);
+        op->unresolved.context = fuse_req_ctx(op->fuse);
+        op->unresolved.named = go_on;
+        qos_resolver_ask(op->fs->resolver, &op->unresolved);
         return;
     }
     begin(op, caller);

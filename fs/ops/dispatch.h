@@ -1,7 +1,7 @@
 /*
  * One request's journey: how an operation comes from the handler that submits it to its one reply.
  *
- *     submit    the caller and its job are found, or a namer is asked for them, and goes on
+ *     submit    the caller and its job are found, or the resolver is asked, and goes on
  *     enter     the gate says go, or wait
  *     park      wait: what lies in the reader's buffer is moved, and a worker does the rest later
  *     serve     go: the credits are taken, the backing call is made as the caller, and once more
@@ -16,7 +16,7 @@
  * than the work. A wait on the way, for a token or a credit, holds no thread. The operation is left
  * to the object that it waits for, which later has the gate resume it, and `serve` begins anew.
  *
- * An operation on an open handle belongs to the opener's job, and runs under the opener's identity
+ * An operation on an open file belongs to the opener's job, and runs under the opener's identity
  * unless another user asks.
  *
  * If memory is short for the data that a request brought (entry.request.data), and its credits are

@@ -27,7 +27,8 @@
 /* The kernel's flag for execve() in an OPEN. */
 #define QOS_OPEN_FOR_EXEC 0x20
 
-/* The file on loan is about to be opened with these flags, which may truncate it: 0 or -errno. */
-int qos_execs_may_truncate(const QosOp *op, const QosLoan *file, int flags);
-/* The handle has its file: 0, or the -errno with which its OPEN is to fail. */
-int qos_execs_admit(QosOp *op, QosHandle *handle);
+/* The referenced file is about to be opened with these flags, which may truncate it: 0 or -errno.
+ */
+int qos_execs_may_truncate(const QosOp *op, const QosInodeRef *file, int flags);
+/* The file of an OPEN is open: 0, or the -errno with which its OPEN is to fail. */
+int qos_execs_admit(QosOp *op, QosOpenFile *open_file);

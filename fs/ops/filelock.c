@@ -25,24 +25,25 @@ static QosSpan span_of(const struct flock *lock)
     return (QosSpan){first, last, lock->l_type == F_WRLCK};
 }
 
-static void take(fuse_req_t request, const struct fuse_file_info *info, QosLocksKind kind,
-                 QosLocksMode mode, QosSpan span, gint32 pid)
+static void take(fuse_req_t request, const struct fuse_file_info *info, QosFileLockKind kind,
+                 QosFileLockMode mode, QosSpan span, gint32 pid)
 {
     const QosFs *fs = qos_fs(request);
-    QosHandle *handle = qos_handle_from(info);
-    QosLock lock = {.owner = info->lock_owner, .pid = pid, .handle = handle, .span = span};
+    QosOpenFile *open_file = qos_open_file_from(info);
+    QosFileLock lock = {
+        .owner = info->lock_owner, .pid = pid, .open_file = open_file, .span = span};
 
-    qos_handle_note_use(handle);
-    qos_handle_set_locking(handle, QOS_LOCKING_USED);
-    qos_locks_take(fs->locks, request, &handle->name, kind, mode, &lock,
-                   qos_interrupts_may_be_lost(fs->interrupts));
+    qos_open_file_note_use(open_file);
+    qos_open_file_set_locking(open_file, QOS_LOCKING_USED);
+    qos_filelocks_take(fs->filelocks, request, &open_file->name, kind, mode, &lock,
+                       qos_interrupts_may_be_lost(fs->interrupts));
 }
 
-static void give(fuse_req_t request, const struct fuse_file_info *info, QosLocksKind kind,
+static void give(fuse_req_t request, const struct fuse_file_info *info, QosFileLockKind kind,
                  QosSpan span)
 {
-    qos_locks_give(qos_fs(request)->locks, &qos_handle_from(info)->name, kind, info->lock_owner,
-                   span.first, span.last);
+    qos_filelocks_give(qos_fs(request)->filelocks, &qos_open_file_from(info)->name, kind,
+                       info->lock_owner, span.first, span.last);
 }
 
 /* TRUE where it was answered: there is nothing to lock in .qosfs. */
@@ -58,7 +59,7 @@ void qosfs_op_getlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
                     struct flock *lock)
 {
     if (!refuse(request, ino))
-        take(request, info, QOS_LOCKS_RECORD, QOS_LOCKS_TEST, span_of(lock), lock->l_pid);
+        take(request, info, QOS_FILELOCKS_RECORD, QOS_FILELOCKS_TEST, span_of(lock), lock->l_pid);
 }
 
 void qosfs_op_setlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info,
@@ -67,12 +68,12 @@ void qosfs_op_setlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
     if (refuse(request, ino))
         return;
     if (lock->l_type == F_UNLCK) {
-        give(request, info, QOS_LOCKS_RECORD, span_of(lock));
+        give(request, info, QOS_FILELOCKS_RECORD, span_of(lock));
         fuse_reply_err(request, 0);
         return;
     }
-    take(request, info, QOS_LOCKS_RECORD, sleep ? QOS_LOCKS_WAIT : QOS_LOCKS_TRY, span_of(lock),
-         lock->l_pid);
+    take(request, info, QOS_FILELOCKS_RECORD, sleep ? QOS_FILELOCKS_WAIT : QOS_FILELOCKS_TRY,
+         span_of(lock), lock->l_pid);
 }
 
 void qosfs_op_flock(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info, int operation)
@@ -83,22 +84,23 @@ void qosfs_op_flock(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
         return;
     span.writes = (operation & LOCK_EX) != 0;
     if ((operation & LOCK_UN) != 0) {
-        give(request, info, QOS_LOCKS_WHOLE, span);
+        give(request, info, QOS_FILELOCKS_WHOLE, span);
         fuse_reply_err(request, 0);
         return;
     }
-    take(request, info, QOS_LOCKS_WHOLE, (operation & LOCK_NB) ? QOS_LOCKS_TRY : QOS_LOCKS_WAIT,
-         span, 0);
+    take(request, info, QOS_FILELOCKS_WHOLE,
+         (operation & LOCK_NB) ? QOS_FILELOCKS_TRY : QOS_FILELOCKS_WAIT, span, 0);
 }
 
-void qos_lock_flush(const QosFs *fs, const QosHandle *handle, guint64 owner)
+void qos_filelock_flush(const QosFs *fs, const QosOpenFile *open_file, guint64 owner)
 {
-    if (fs->locks != NULL)
-        qos_locks_give(fs->locks, &handle->name, QOS_LOCKS_RECORD, owner, 0, G_MAXUINT64);
+    if (fs->filelocks != NULL)
+        qos_filelocks_give(fs->filelocks, &open_file->name, QOS_FILELOCKS_RECORD, owner, 0,
+                           G_MAXUINT64);
 }
 
-void qos_lock_release(const QosFs *fs, const QosHandle *handle)
+void qos_filelock_release(const QosFs *fs, const QosOpenFile *open_file)
 {
-    if (qos_handle_locking(handle) != QOS_LOCKING_NONE)
-        qos_locks_close(fs->locks, handle);
+    if (qos_open_file_locking(open_file) != QOS_LOCKING_NONE)
+        qos_filelocks_close(fs->filelocks, open_file);
 }

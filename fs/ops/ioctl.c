@@ -74,7 +74,7 @@ static int run_ioctl(QosOp *op)
 {
     IoctlOp *ioctl_op = (IoctlOp *)op;
     const Command *command = ioctl_op->command;
-    int result = ioctl(op->handle->fd, command->native, &ioctl_op->argument);
+    int result = ioctl(op->open_file->fd, command->native, &ioctl_op->argument);
 
     if (result < 0)
         return -errno;
@@ -116,7 +116,7 @@ void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int number,
     ioctl_op->output_size = output_size;
     if (command->writes)
         memcpy(&ioctl_op->argument, input, command->size);
-    qos_op_use_handle(&ioctl_op->op, info);
-    qos_op_lock_file(&ioctl_op->op, ino, ioctl_op->op.handle);
+    qos_op_use_open_file(&ioctl_op->op, info);
+    qos_op_lock_file(&ioctl_op->op, ino, ioctl_op->op.open_file);
     qos_op_submit(&ioctl_op->op);
 }

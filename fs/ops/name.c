@@ -53,7 +53,7 @@ static gboolean refuse(fuse_req_t request, fuse_ino_t parent, const char *name, 
 
 /* --- look-ups --- */
 
-static int reply_entry(QosOp *op, const QosLoan *parent, const char *name)
+static int reply_entry(QosOp *op, const QosInodeRef *parent, const char *name)
 {
     int error =
         qos_inodes_lookup(op->fs->inodes, parent, name, op->entry.request.user, &op->reply.entry);
@@ -79,8 +79,8 @@ static int reply_absence(QosOp *op)
 static int run_lookup(QosOp *op)
 {
     NameOp *lookup = (NameOp *)op;
-    g_auto(QosLoan) parent = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, lookup->parent, &parent);
+    g_auto(QosInodeRef) parent = {0};
+    int error = qos_inodes_get(op->fs->inodes, lookup->parent, &parent);
 
     if (error != 0)
         return error;
@@ -116,8 +116,8 @@ static int run_readlink(QosOp *op)
 {
     NameOp *link = (NameOp *)op;
     char *target = qos_reply_buffer(PATH_MAX);
-    g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
+    g_auto(QosInodeRef) file = {0};
+    int error = qos_inodes_get(op->fs->inodes, link->other, &file);
     ssize_t length;
 
     if (error != 0)
@@ -169,8 +169,8 @@ static int make_symlink(const NameOp *make, int parent)
 static int run_make(QosOp *op, int (*make_in)(const NameOp *make, int parent))
 {
     NameOp *make = (NameOp *)op;
-    g_auto(QosLoan) parent = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, make->parent, &parent);
+    g_auto(QosInodeRef) parent = {0};
+    int error = qos_inodes_get(op->fs->inodes, make->parent, &parent);
 
     if (error == 0)
         error = qos_inodes_find_room(op->fs->inodes, op->entry.request.user);
@@ -233,7 +233,7 @@ void qosfs_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent,
 }
 
 /* 0 or -errno: -ESTALE where the store has lost the file, and not the folder of its new name. */
-static int make_link(const QosLoan *file, const QosLoan *parent, const char *name)
+static int make_link(const QosInodeRef *file, const QosInodeRef *parent, const char *name)
 {
     char path[QOS_PROC_PATH_MAX];
     struct stat stat;
@@ -249,12 +249,12 @@ static int make_link(const QosLoan *file, const QosLoan *parent, const char *nam
 static int run_link(QosOp *op)
 {
     NameOp *link = (NameOp *)op;
-    g_auto(QosLoan) file = {0};
-    g_auto(QosLoan) parent = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, link->other, &file);
+    g_auto(QosInodeRef) file = {0};
+    g_auto(QosInodeRef) parent = {0};
+    int error = qos_inodes_get(op->fs->inodes, link->other, &file);
 
     if (error == 0)
-        error = qos_inodes_borrow(op->fs->inodes, link->parent, &parent);
+        error = qos_inodes_get(op->fs->inodes, link->parent, &parent);
     if (error != 0)
         return error;
     error = make_link(&file, &parent, link->name);
@@ -288,9 +288,9 @@ void qosfs_op_link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t parent, const 
 static int remove_name(QosOp *op, int flags)
 {
     NameOp *remove = (NameOp *)op;
-    g_auto(QosLoan) parent = {0};
-    g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, remove->parent, &parent);
+    g_auto(QosInodeRef) parent = {0};
+    g_auto(QosInodeRef) file = {0};
+    int error = qos_inodes_get(op->fs->inodes, remove->parent, &parent);
 
     if (error != 0)
         return error;
@@ -332,13 +332,13 @@ void qosfs_op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name)
 static int run_rename(QosOp *op)
 {
     NameOp *move = (NameOp *)op;
-    g_auto(QosLoan) parent = {0};
-    g_auto(QosLoan) new_parent = {0};
-    g_auto(QosLoan) file = {0};
-    int error = qos_inodes_borrow(op->fs->inodes, move->parent, &parent);
+    g_auto(QosInodeRef) parent = {0};
+    g_auto(QosInodeRef) new_parent = {0};
+    g_auto(QosInodeRef) file = {0};
+    int error = qos_inodes_get(op->fs->inodes, move->parent, &parent);
 
     if (error == 0)
-        error = qos_inodes_borrow(op->fs->inodes, move->other, &new_parent);
+        error = qos_inodes_get(op->fs->inodes, move->other, &new_parent);
     if (error != 0)
         return error;
     qos_inodes_begin_removal(op->fs->inodes, &new_parent, move->text, &file);

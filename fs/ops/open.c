@@ -42,20 +42,20 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
 }
 
 /* Sets what the kernel may keep of the file's data. */
-static void set_caching(QosOp *op, fuse_ino_t ino, QosHandle *handle)
+static void set_caching(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file)
 {
     struct fuse_file_info *info = &op->reply.info;
 
     info->direct_io = op->fs->config.cache == QOS_CACHE_NONE || (info->flags & O_DIRECT) != 0;
     info->parallel_direct_writes = info->direct_io;
-    qos_reply_open(op, ino, handle);
+    qos_reply_open(op, ino, open_file);
 }
 
 /* Whether the store must be told of each close(). It must if the file may be mapped for writing,
  * because the kernel then writes back what was written through the mapping. */
-static gboolean wants_flush(const QosHandle *handle)
+static gboolean wants_flush(const QosOpenFile *open_file)
 {
-    return (handle->flags & O_ACCMODE) == O_RDWR || qos_loan_wants_flush(&handle->file);
+    return (open_file->flags & O_ACCMODE) == O_RDWR || qos_inode_ref_wants_flush(&open_file->file);
 }
 
 /* TRUE where the opener's job is exempt from all that this open allows. With a lock server the
@@ -85,22 +85,22 @@ static gboolean takes_flags(int fd, int flags)
 }
 
 /* Whether the kernel does the I/O by itself: that must agree with the other opens of the file. */
-static int set_backing(QosOp *op, QosHandle *handle)
+static int set_passthrough_open(QosOp *op, QosOpenFile *open_file)
 {
     struct fuse_file_info *info = &op->reply.info;
-    QosBackingOpen *backing = &handle->backing;
-    gboolean takes = takes_flags(handle->fd, info->flags);
+    QosPassthroughOpen *passthrough = &open_file->passthrough;
+    gboolean takes = takes_flags(open_file->fd, info->flags);
 
-    *backing = qos_backings_join(op->fs->backings, &handle->file, handle->fd, info->flags,
-                                 op->caller, takes && is_exempt(op));
-    if (backing->id == 0)
+    *passthrough = qos_passthroughs_join(op->fs->passthroughs, &open_file->file, open_file->fd,
+                                         info->flags, op->caller, takes && is_exempt(op));
+    if (passthrough->id == 0)
         return 0;
     if (!takes)
         return -EINVAL;
-    qos_privileges_note_passthrough(op, handle);
-    info->backing_id = backing->id;
+    qos_privileges_note_passthrough(op, open_file);
+    info->backing_id = passthrough->id;
     info->keep_cache = FALSE;
-    info->direct_io = info->parallel_direct_writes = backing->is_direct;
+    info->direct_io = info->parallel_direct_writes = passthrough->is_direct;
     return 0;
 }
 
@@ -115,47 +115,48 @@ static int clear_truncated(const QosOp *op, int fd)
     return qos_attr_kill_privileges(fd);
 }
 
-static gboolean writes_pages(const QosOp *op, const QosHandle *handle)
+static gboolean writes_pages(const QosOp *op, const QosOpenFile *open_file)
 {
     const struct fuse_file_info *info = &op->reply.info;
 
-    return !info->direct_io && handle->backing.id == 0 && (info->flags & O_ACCMODE) != O_RDONLY;
+    return !info->direct_io && open_file->passthrough.id == 0 &&
+           (info->flags & O_ACCMODE) != O_RDONLY;
 }
 
-/* The store's file, open, as the answer to OPEN or CREATE. Takes all three, the handle also where
- * it fails. */
-static int reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle, int fd, QosLoan *file)
+/* The store's file, open, as the answer to OPEN or CREATE. Takes all three, the open file also
+ * where it fails. */
+static int reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file, int fd, QosInodeRef *file)
 {
     struct fuse_file_info *info = &op->reply.info;
     int error;
 
-    qos_handle_set_file(handle, fd, info->flags, file);
+    qos_open_file_set_file(open_file, fd, info->flags, file);
     if ((info->flags & O_TRUNC) != 0)
-        qos_privileges_note_change(op, handle);
-    error = qos_execs_admit(op, handle);
+        qos_privileges_note_change(op, open_file);
+    error = qos_execs_admit(op, open_file);
     if (error != 0) {
-        qos_handle_unref(handle);
+        qos_open_file_unref(open_file);
         return error;
     }
     if (op->fs->config.no_atime)
-        qos_handle_spare_atime(handle);
-    set_caching(op, ino, handle);
+        qos_open_file_spare_atime(open_file);
+    set_caching(op, ino, open_file);
     /* A close() ends locks, also those across mounts. */
-    info->noflush = op->fs->locks == NULL && !wants_flush(handle);
-    error = set_backing(op, handle);
+    info->noflush = op->fs->filelocks == NULL && !wants_flush(open_file);
+    error = set_passthrough_open(op, open_file);
     if (error != 0) {
-        qos_handle_unref(handle);
+        qos_open_file_unref(open_file);
         return error;
     }
-    if (writes_pages(op, handle))
-        qos_handle_set_writes_pages(handle);
-    op->reply.handle = handle;
+    if (writes_pages(op, open_file))
+        qos_open_file_set_writes_pages(open_file);
+    op->reply.open_file = open_file;
     return 0;
 }
 
 /* execve() needs no read permission, but the kernel reads the program through this file. So if the
  * caller may execute it, the daemon opens it with rights of its own. */
-static int open_file(int path_fd, int flags)
+static int open_as_caller(int path_fd, int flags)
 {
     char path[QOS_PROC_PATH_MAX];
     int fd;
@@ -178,25 +179,25 @@ static int open_file(int path_fd, int flags)
 static int run_open(QosOp *op)
 {
     OpenOp *open_op = (OpenOp *)op;
-    g_auto(QosLoan) file = {0};
-    g_autoptr(QosHandle) handle = NULL;
-    int error = qos_inodes_borrow(op->fs->inodes, open_op->ino, &file);
+    g_auto(QosInodeRef) file = {0};
+    g_autoptr(QosOpenFile) open_file = NULL;
+    int error = qos_inodes_get(op->fs->inodes, open_op->ino, &file);
     QosFileChanges *changes = NULL;
     int fd;
 
     if (error == 0)
-        error = qos_op_new_handle(op, &handle);
+        error = qos_op_new_open_file(op, &open_file);
     if (error == 0 && (op->reply.info.flags & QOS_OPEN_FOR_EXEC) != 0 &&
-        (qos_loan_forbids(&file) & MS_NOEXEC) != 0)
+        (qos_inode_ref_forbids(&file) & MS_NOEXEC) != 0)
         error = -EACCES;
     if (error != 0)
         return error;
-    qos_loan_watch(&file);
+    qos_inode_ref_watch(&file);
     if ((op->reply.info.flags & O_TRUNC) != 0)
-        changes = qos_loan_begin_change(&file, -1);
+        changes = qos_inode_ref_begin_change(&file, -1);
     if ((op->reply.info.flags & O_TRUNC) != 0 && qos_op_keeps_suid(op, op->reply.info.kill_suidgid))
         qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
-    fd = open_file(file.fd, op->reply.info.flags);
+    fd = open_as_caller(file.fd, op->reply.info.flags);
     qos_file_changes_end(changes);
     if (fd < 0)
         return fd;
@@ -206,7 +207,7 @@ static int run_open(QosOp *op)
         return error;
     }
     op->reply.kind = QOS_REPLY_OPEN;
-    return reply_open(op, open_op->ino, g_steal_pointer(&handle), fd, &file);
+    return reply_open(op, open_op->ino, g_steal_pointer(&open_file), fd, &file);
 }
 
 void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
@@ -225,30 +226,31 @@ void qosfs_op_open(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *in
 /* --- making --- */
 
 /* Answers CREATE with the new file `fd`. Takes both. */
-static int reply_create(QosOp *op, QosHandle *handle, int fd)
+static int reply_create(QosOp *op, QosOpenFile *open_file, int fd)
 {
     QosInodes *inodes = op->fs->inodes;
-    g_auto(QosLoan) file = {0};
+    g_auto(QosInodeRef) file = {0};
     struct fuse_entry_param entry;
-    const QosTime asked = qos_gate_now();
+    const QosTime asked = qos_clock_now();
     int error = clear_truncated(op, fd);
 
     if (error == 0) /* its attributes are those after that */
         error = qos_inodes_adopt(inodes, fd, op->entry.request.user, &entry, &file);
     if (error != 0) {
         close(fd);
-        qos_handle_unref(handle);
+        qos_open_file_unref(open_file);
         return error;
     }
-    qos_loan_watch(&file);
-    error = reply_open(op, entry.ino, handle, fd, &file);
+    qos_inode_ref_watch(&file);
+    error = reply_open(op, entry.ino, open_file, fd, &file);
     if (error != 0) {
         qos_inodes_forget(inodes, entry.ino, 1);
         return error;
     }
     op->reply.kind = QOS_REPLY_CREATE;
     op->reply.entry = entry;
-    qos_loan_note_told(&op->reply.handle->file, entry.attr.st_mtim, entry.attr.st_size, asked);
+    qos_inode_ref_note_told(&op->reply.open_file->file, entry.attr.st_mtim, entry.attr.st_size,
+                            asked);
     qos_reply_entry(op, &op->reply.entry);
     return 0;
 }
@@ -276,7 +278,7 @@ static int open_existing(int parent, const OpenOp *create)
         return -errno;
     if (!create->op.is_from_elsewhere && fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
         !may_be_trap(parent, &stat, create->op.caller->uid))
-        fd = open_file(path_fd, create->op.reply.info.flags);
+        fd = open_as_caller(path_fd, create->op.reply.info.flags);
     else
         fd = -ESTALE;
     close(path_fd);
@@ -310,22 +312,22 @@ static int make_named(int parent, const OpenOp *create)
 static int run_make(QosOp *op, int (*make)(int parent, const OpenOp *create))
 {
     OpenOp *create = (OpenOp *)op;
-    g_auto(QosLoan) parent = {0};
-    g_autoptr(QosHandle) handle = NULL;
-    int error = qos_inodes_borrow(op->fs->inodes, create->ino, &parent);
+    g_auto(QosInodeRef) parent = {0};
+    g_autoptr(QosOpenFile) open_file = NULL;
+    int error = qos_inodes_get(op->fs->inodes, create->ino, &parent);
     int fd;
 
     if (error == 0)
         error = qos_inodes_find_room(op->fs->inodes, op->entry.request.user);
     if (error == 0)
-        error = qos_op_new_handle(op, &handle);
+        error = qos_op_new_open_file(op, &open_file);
     if (error != 0)
         return error;
     qos_cred_umask(fuse_req_ctx(op->fuse)->umask);
     if ((create->mode & S_ISGID) != 0)
         qos_rights_claim(op, QOS_CAPABILITY(CAP_FSETID));
     fd = make(parent.fd, create);
-    return fd < 0 ? fd : reply_create(op, g_steal_pointer(&handle), fd);
+    return fd < 0 ? fd : reply_create(op, g_steal_pointer(&open_file), fd);
 }
 
 static int run_create(QosOp *op)
@@ -387,41 +389,41 @@ typedef struct {
  * no descriptor left for the copy, the caller's close() must not fail for that. */
 static int run_flush(QosOp *op)
 {
-    int copy = dup(op->handle->fd);
+    int copy = dup(op->open_file->fd);
 
-    qos_lock_flush(op->fs, op->handle, ((FlushOp *)op)->owner);
+    qos_filelock_flush(op->fs, op->open_file, ((FlushOp *)op)->owner);
     if (copy < 0)
-        return fdatasync(op->handle->fd) == 0 ? 0 : -errno;
+        return fdatasync(op->open_file->fd) == 0 ? 0 : -errno;
     return close(copy) == 0 ? 0 : -errno;
 }
 
 void qosfs_op_flush(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info)
 {
-    QosHandle *handle = qos_handle_from(info);
+    QosOpenFile *open_file = qos_open_file_from(info);
     FlushOp *flush;
 
     if (qos_control_owns(ino)) {
         fuse_reply_err(request, 0);
         return;
     }
-    if (!wants_flush(handle)) { /* it is for the locks alone, and does not reach the store */
-        qos_handle_note_use(handle);
-        qos_lock_flush(qos_fs(request), handle, info->lock_owner);
+    if (!wants_flush(open_file)) { /* it is for the locks alone, and does not reach the store */
+        qos_open_file_note_use(open_file);
+        qos_filelock_flush(qos_fs(request), open_file, info->lock_owner);
         fuse_reply_err(request, 0);
         return;
     }
     flush = qos_op_new(request, sizeof(*flush), QOS_OP_FLUSH, run_flush);
     flush->owner = info->lock_owner;
-    qos_op_use_handle(&flush->op, info);
-    g_atomic_int_set(&handle->is_close_paid, TRUE);
+    qos_op_use_open_file(&flush->op, info);
+    g_atomic_int_set(&open_file->is_close_paid, TRUE);
     qos_op_submit_urgent(&flush->op);
 }
 
 /* Gives back the kernel's reference; the operation's own is the last. */
 static int run_release(QosOp *op)
 {
-    qos_backing_leave(&op->handle->backing);
-    qos_handle_unref(op->handle);
+    qos_passthrough_leave(&op->open_file->passthrough);
+    qos_open_file_unref(op->open_file);
     return 0;
 }
 
@@ -434,8 +436,8 @@ void qosfs_op_release(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
         return;
     }
     op = qos_op_new(request, sizeof(*op), QOS_OP_CLOSE, run_release);
-    qos_op_use_handle(op, info);
-    op->entry.request.is_free = g_atomic_int_get(&op->handle->is_close_paid);
-    qos_lock_release(op->fs, op->handle); /* its locks do not wait for the job's debt */
+    qos_op_use_open_file(op, info);
+    op->entry.request.is_free = g_atomic_int_get(&op->open_file->is_close_paid);
+    qos_filelock_release(op->fs, op->open_file); /* its locks do not wait for the job's debt */
     qos_op_submit_release(op);
 }

@@ -53,7 +53,7 @@ static void init(void *user_data, struct fuse_conn_info *connection)
     fs->knows_fsetid = fuse_get_feature_flag(connection, FUSE_CAP_HANDLE_KILLPRIV_V2);
     if (!are_lists_kept(fs))
         fuse_unset_feature_flag(connection, FUSE_CAP_READDIRPLUS);
-    if (fs->locks != NULL) {
+    if (fs->filelocks != NULL) {
         fuse_set_feature_flag(connection, FUSE_CAP_POSIX_LOCKS);
         fuse_set_feature_flag(connection, FUSE_CAP_FLOCK_LOCKS);
     }

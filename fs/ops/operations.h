@@ -96,6 +96,6 @@ void qosfs_op_setlk(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *i
 void qosfs_op_flock(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info *info, int operation);
 
 /* The lock owner has closed the file: its record locks on it end. */
-void qos_lock_flush(const QosFs *fs, const QosHandle *handle, guint64 owner);
+void qos_filelock_flush(const QosFs *fs, const QosOpenFile *open_file, guint64 owner);
 /* The last close of the open file. */
-void qos_lock_release(const QosFs *fs, const QosHandle *handle);
+void qos_filelock_release(const QosFs *fs, const QosOpenFile *open_file);

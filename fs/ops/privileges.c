@@ -29,7 +29,7 @@ gboolean qos_privileges_may_believe(const QosOp *op, fuse_ino_t ino, mode_t mode
     if (!S_ISREG(mode) || (mode & (S_ISUID | S_ISGID)) == 0)
         return TRUE;
     return qos_inodes_show_privileges(op->fs->inodes, ino, mode) && !is_taken_late(op) &&
-           !qos_backings_were_used(op->fs->backings);
+           !qos_passthroughs_were_used(op->fs->passthroughs);
 }
 
 void qos_privileges_forget_attributes(const QosOp *op, fuse_ino_t ino)
@@ -39,34 +39,34 @@ void qos_privileges_forget_attributes(const QosOp *op, fuse_ino_t ino)
 }
 
 /* Where the store does not say which bits are left, none are. */
-static void look_again(const QosOp *op, const QosLoan *file, int fd, guint known)
+static void look_again(const QosOp *op, const QosInodeRef *file, int fd, guint known)
 {
     struct stat stat = {0};
 
     if (fstat(fd, &stat) == 0 && !qos_privileges_are_lost(known, stat.st_mode))
         return;
-    qos_privileges_forget_attributes(op, qos_loan_id(file));
-    qos_loan_lose_privileges(file, known, stat.st_mode);
+    qos_privileges_forget_attributes(op, qos_inode_ref_id(file));
+    qos_inode_ref_lose_privileges(file, known, stat.st_mode);
 }
 
-void qos_privileges_note_change(const QosOp *op, const QosHandle *handle)
+void qos_privileges_note_change(const QosOp *op, const QosOpenFile *open_file)
 {
-    const guint known = qos_loan_privileges(&handle->file);
+    const guint known = qos_inode_ref_privileges(&open_file->file);
 
     if (known != 0)
-        look_again(op, &handle->file, handle->fd, known);
+        look_again(op, &open_file->file, open_file->fd, known);
 }
 
-void qos_privileges_note_failure(const QosOp *op, const QosLoan *file)
+void qos_privileges_note_failure(const QosOp *op, const QosInodeRef *file)
 {
-    const guint known = qos_loan_privileges(file);
+    const guint known = qos_inode_ref_privileges(file);
 
     if (known != 0)
         look_again(op, file, file->fd, known);
 }
 
-void qos_privileges_note_passthrough(const QosOp *op, const QosHandle *handle)
+void qos_privileges_note_passthrough(const QosOp *op, const QosOpenFile *open_file)
 {
-    if (qos_loan_privileges(&handle->file) != 0)
-        qos_privileges_forget_attributes(op, qos_loan_id(&handle->file));
+    if (qos_inode_ref_privileges(&open_file->file) != 0)
+        qos_privileges_forget_attributes(op, qos_inode_ref_id(&open_file->file));
 }

@@ -34,11 +34,11 @@
 gboolean qos_privileges_may_believe(const QosOp *op, fuse_ino_t ino, mode_t mode);
 /* The store was asked to change the open file, maybe without success: tells the kernel if bits
  * have gone. */
-void qos_privileges_note_change(const QosOp *op, const QosHandle *handle);
-/* The same of the file `ino` on loan: a SETATTR that failed may have taken bits away before. */
-void qos_privileges_note_failure(const QosOp *op, const QosLoan *file);
+void qos_privileges_note_change(const QosOp *op, const QosOpenFile *open_file);
+/* The same of the referenced file `ino`: a SETATTR that failed may have taken bits away before. */
+void qos_privileges_note_failure(const QosOp *op, const QosInodeRef *file);
 /* The kernel is about to write to the open file by itself. */
-void qos_privileges_note_passthrough(const QosOp *op, const QosHandle *handle);
+void qos_privileges_note_passthrough(const QosOp *op, const QosOpenFile *open_file);
 /* Makes the kernel ask again for the attributes and ACLs of `ino`, which the operation has changed
  * and its answer does not tell. Answers to earlier requests are not believed any more. */
 void qos_privileges_forget_attributes(const QosOp *op, fuse_ino_t ino);

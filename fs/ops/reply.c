@@ -16,8 +16,8 @@ static void tell(QosOp *op, QosTold *told)
     }
 }
 
-double qos_reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat,
-                            mode_t stored)
+double qos_reply_attributes(QosOp *op, fuse_ino_t ino, const QosInodeRef *file,
+                            const struct stat *stat, mode_t stored)
 {
     const gboolean may_believe =
         qos_privileges_may_believe(op, ino, stored) && !qos_mode_gives_rights(stored);
@@ -48,11 +48,11 @@ double qos_reply_absence(QosOp *op)
     return told.entry_timeout;
 }
 
-void qos_reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle)
+void qos_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file)
 {
     for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
         if (qos_hooks[i]->reply_open != NULL)
-            qos_hooks[i]->reply_open(op, ino, handle);
+            qos_hooks[i]->reply_open(op, ino, open_file);
     }
 }
 

@@ -11,17 +11,18 @@
 #include "fs/store/inode.h"
 
 /* The reply tells these attributes of `ino`, at which run() has looked. Returns for how long the
- * kernel may believe them, in s. `file`: NULL where it is not on loan. `stored`: its mode in the
+ * kernel may believe them, in s. `file`: NULL where it is not referenced. `stored`: its mode in the
  * store. */
-double qos_reply_attributes(QosOp *op, fuse_ino_t ino, const QosLoan *file, const struct stat *stat,
-                            mode_t stored);
+double qos_reply_attributes(QosOp *op, fuse_ino_t ino, const QosInodeRef *file,
+                            const struct stat *stat, mode_t stored);
 /* The reply tells the entry of the directory that `op` works in: sets its time-outs. One below 0
  * says that the attributes are to be asked for. */
 void qos_reply_entry(QosOp *op, struct fuse_entry_param *entry);
 /* There is no such name: how long the kernel may remember that, in s. */
 double qos_reply_absence(QosOp *op);
-/* The file `ino` was opened as `handle`: sets reply.info.keep_cache, and joins its openers. */
-void qos_reply_open(QosOp *op, fuse_ino_t ino, QosHandle *handle);
+/* The file `ino` was opened as `open_file`: sets reply.info.keep_cache, and adds the job to those
+ * that have it open. */
+void qos_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file);
 /* As `list` and `listed` of the hooks. */
 gboolean qos_reply_lists(QosOp *op, guint64 number, const char *name, gboolean is_first);
 void qos_reply_listed(QosOp *op, int error, const struct stat *stat);

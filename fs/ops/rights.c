@@ -58,7 +58,7 @@ static gboolean is_one_of(const QosOp *op, QosOpcodeSet opcodes)
 
 static guint64 in_own_namespace(pid_t tid, guint64 effective)
 {
-    switch (qos_process_namespace(tid)) {
+    switch (qos_proc_namespace(tid)) {
     case QOS_NAMESPACE_OWN:
         return effective;
     case QOS_NAMESPACE_UNKNOWN:
@@ -73,8 +73,8 @@ static guint64 read_anew(const QosOp *op, pid_t tid)
 {
     guint64 effective;
 
-    return qos_process_acts_as(tid, op->caller->uid, &effective) ? in_own_namespace(tid, effective)
-                                                                 : OF_UNSEEN;
+    return qos_proc_acts_as(tid, op->caller->uid, &effective) ? in_own_namespace(tid, effective)
+                                                              : OF_UNSEEN;
 }
 
 /* As the cache of callers knows them. */
@@ -103,7 +103,7 @@ static guint64 first_of_trusted(const QosOp *op)
     tid = calling_thread(op);
     if (tid == 0)
         return OF_UNSEEN;
-    effective = qos_process_capabilities(tid);
+    effective = qos_proc_capabilities(tid);
     if (caller->namespace == QOS_NAMESPACE_UNKNOWN)
         return OF_UNSEEN & effective;
     if (effective != caller->capabilities)
@@ -198,11 +198,11 @@ static void judge_victim(Judgement *judgement, int parent, const char *name)
 static void judge_node(Judgement *judgement, fuse_ino_t node, const char *name)
 {
     const QosOp *op = judgement->op;
-    g_auto(QosLoan) file = {0};
+    g_auto(QosInodeRef) file = {0};
 
     if (node == 0)
         return;
-    if (qos_inodes_borrow(op->fs->inodes, node, &file) != 0) {
+    if (qos_inodes_get(op->fs->inodes, node, &file) != 0) {
         judgement->usable = 0;
         return;
     }
@@ -230,7 +230,7 @@ static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities, gboolean
     if (judgement.usable == 0 || op->node == 0 || op->is_from_elsewhere || !is_one_of(op, JUDGED))
         return 0;
     op->is_from_elsewhere = TRUE;
-    qos_process_read_maps(tid, &maps);
+    qos_proc_read_maps(tid, &maps);
     if (is_proxy && !qos_id_ranges_have_root(maps.uids, op->caller->uid))
         return 0;
     judge_node(&judgement, op->node, op->name);
@@ -244,9 +244,9 @@ static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities, gboolean
 static guint64 find_what_counts(QosOp *op, pid_t tid, guint64 wanted)
 {
     guint64 effective = wanted;
-    const gboolean acts_itself = qos_process_acts_as(tid, fuse_req_ctx(op->fuse)->uid, &effective);
+    const gboolean acts_itself = qos_proc_acts_as(tid, fuse_req_ctx(op->fuse)->uid, &effective);
 
-    switch (qos_process_namespace(tid)) {
+    switch (qos_proc_namespace(tid)) {
     case QOS_NAMESPACE_OWN:
         return acts_itself ? effective & wanted : 0;
     case QOS_NAMESPACE_OTHER:
@@ -286,7 +286,7 @@ gboolean qos_rights_appeal(QosOp *op, int error)
 void qos_rights_claim(QosOp *op, guint64 capabilities)
 {
     const gboolean has_some = !qos_cred_has(capabilities) && qos_cred_missing() != 0 &&
-                              qos_process_capabilities(calling_thread(op)) != 0;
+                              qos_proc_capabilities(calling_thread(op)) != 0;
 
     if (has_some || op->caller->is_proxy)
         take_what_counts(op, ALL & ~ROOM);

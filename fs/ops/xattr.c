@@ -47,9 +47,10 @@ static XattrOp *xattr_op_new(fuse_req_t request, fuse_ino_t ino, const char *nam
 
 /* The file's path, good while it is lent: setxattr() and the like take no descriptor that has
  * O_PATH. 0, or -errno. */
-static int borrow_path(const QosOp *op, fuse_ino_t ino, QosLoan *file, char path[QOS_PROC_PATH_MAX])
+static int get_path(const QosOp *op, fuse_ino_t ino, QosInodeRef *file,
+                    char path[QOS_PROC_PATH_MAX])
 {
-    const int error = qos_inodes_borrow(op->fs->inodes, ino, file);
+    const int error = qos_inodes_get(op->fs->inodes, ino, file);
 
     if (error == 0)
         qos_proc_path(file->fd, path);
@@ -78,8 +79,8 @@ static int run_setxattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
     char path[QOS_PROC_PATH_MAX];
-    g_auto(QosLoan) file = {0};
-    int error = borrow_path(op, xattr->ino, &file, path);
+    g_auto(QosInodeRef) file = {0};
+    int error = get_path(op, xattr->ino, &file, path);
 
     if (error != 0)
         return error;
@@ -123,9 +124,9 @@ static void reply_value(QosOp *op, size_t size, const void *value, size_t length
 }
 
 /* Whether a program that is executed from the file gets none of its capabilities. */
-static gboolean hides_capabilities(const QosLoan *file)
+static gboolean hides_capabilities(const QosInodeRef *file)
 {
-    return (qos_loan_forbids(file) & MS_NOSUID) != 0;
+    return (qos_inode_ref_forbids(file) & MS_NOSUID) != 0;
 }
 
 static int run_getxattr(QosOp *op)
@@ -133,8 +134,8 @@ static int run_getxattr(QosOp *op)
     XattrOp *xattr = (XattrOp *)op;
     char path[QOS_PROC_PATH_MAX];
     void *value = qos_reply_buffer(xattr->size);
-    g_auto(QosLoan) file = {0};
-    int error = borrow_path(op, xattr->ino, &file, path);
+    g_auto(QosInodeRef) file = {0};
+    int error = get_path(op, xattr->ino, &file, path);
     ssize_t length;
 
     if (error != 0)
@@ -211,8 +212,8 @@ static ssize_t leave_out(char *names, ssize_t length, const char *name)
 static ssize_t list_store(QosOp *op, fuse_ino_t ino, char *names)
 {
     char path[QOS_PROC_PATH_MAX];
-    g_auto(QosLoan) file = {0};
-    int error = borrow_path(op, ino, &file, path);
+    g_auto(QosInodeRef) file = {0};
+    int error = get_path(op, ino, &file, path);
     ssize_t length;
 
     if (error != 0)
@@ -281,8 +282,8 @@ static int run_removexattr(QosOp *op)
 {
     XattrOp *xattr = (XattrOp *)op;
     char path[QOS_PROC_PATH_MAX];
-    g_auto(QosLoan) file = {0};
-    int error = borrow_path(op, xattr->ino, &file, path);
+    g_auto(QosInodeRef) file = {0};
+    int error = get_path(op, xattr->ino, &file, path);
 
     if (error != 0)
         return error;

@@ -21,12 +21,12 @@ typedef struct {
 } Sender;
 
 struct QosBackground {
-    QosTurns *turns;
+    QosPollTurns *turns;
     guint kind;
     GHashTable *groups;    /* a set of QosBackgroundGroup, by `id`; owned */
     GHashTable *processes; /* PID -> the last of these that was made for a process of that number */
     GHashTable *senders;   /* TID -> Sender, owned */
-    QosPlaces places;      /* for descriptors */
+    QosQuota quota;        /* for descriptors */
 };
 
 static guint hash_id(gconstpointer key)
@@ -52,7 +52,7 @@ static guint descriptors_max(void)
     return (guint)MIN(limit.rlim_cur / DESCRIPTORS_PART, DESCRIPTORS_MAX);
 }
 
-QosBackground *qos_background_new(QosTurns *turns, guint kind)
+QosBackground *qos_background_new(QosPollTurns *turns, guint kind)
 {
     QosBackground *background = g_new0(QosBackground, 1);
 
@@ -61,7 +61,7 @@ QosBackground *qos_background_new(QosTurns *turns, guint kind)
     background->groups = g_hash_table_new(hash_id, equal_ids);
     background->processes = g_hash_table_new(NULL, NULL);
     background->senders = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    qos_places_init(&background->places, descriptors_max());
+    qos_quota_init(&background->quota, descriptors_max());
     return background;
 }
 
@@ -73,7 +73,7 @@ void qos_background_free(QosBackground *background)
     g_hash_table_unref(background->groups);
     g_hash_table_unref(background->processes);
     g_hash_table_unref(background->senders);
-    qos_places_clear(&background->places);
+    qos_quota_clear(&background->quota);
     g_free(background);
 }
 
@@ -88,9 +88,9 @@ static void free_if_empty(QosBackground *background, QosBackgroundGroup *group)
         return;
     if (group->descriptor >= 0) {
         close(group->descriptor);
-        qos_places_give_back(&background->places, group->job, group->user);
+        qos_quota_give_back(&background->quota, group->job, group->user);
     }
-    qos_turns_remove(background->turns, &group->turn);
+    qos_poll_turns_remove(background->turns, &group->turn);
     g_hash_table_remove(background->groups, &group->id);
     if (g_hash_table_lookup(background->processes, number_of(group)) == group)
         g_hash_table_remove(background->processes, number_of(group));
@@ -115,7 +115,7 @@ static QosBackgroundGroup *find_group(QosBackground *background, const QosProces
     g_hash_table_insert(background->groups, &group->id, group);
     if (id->start != 0)
         g_hash_table_insert(background->processes, number_of(group), group);
-    qos_turns_add(background->turns, &group->turn, request->job, request->user);
+    qos_poll_turns_add(background->turns, &group->turn, request->job, request->user);
     return group;
 }
 
@@ -247,7 +247,7 @@ QosBackgroundGroup *qos_background_found(QosBackground *background, QosBackgroun
 
 gboolean qos_background_keep(QosBackground *background, QosBackgroundGroup *group, int descriptor)
 {
-    if (group->descriptor >= 0 || !qos_places_take(&background->places, group->job, group->user))
+    if (group->descriptor >= 0 || !qos_quota_take(&background->quota, group->job, group->user))
         return FALSE;
     group->descriptor = descriptor;
     return TRUE;

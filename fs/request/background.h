@@ -35,17 +35,17 @@ typedef struct QosBackground QosBackground;
 
 /* A group lives as long as it has requests. In the turns it counts as the first of them. */
 struct QosBackgroundGroup {
-    QosTurn turn;    /* first */
-    QosProcessId id; /* of the process; before it is found, of the thread, with a `start` of 0 */
+    QosPollTurn turn; /* first */
+    QosProcessId id;  /* of the process; before it is found, of the thread, with a `start` of 0 */
     QosEnd end;
     int descriptor; /* -1, or that of qos_signals_open() or qos_signals_open_thread() */
-    QosJob *job;    /* of which the descriptor has a place, and the user; not a reference */
+    QosJob *job;    /* whose quota the descriptor counts in, and the user; not a reference */
     QosUser *user;
     GQueue ops;
 };
 
 /* The turns are borrowed; those of groups are of this kind. */
-QosBackground *qos_background_new(QosTurns *turns, guint kind);
+QosBackground *qos_background_new(QosPollTurns *turns, guint kind);
 void qos_background_free(QosBackground *background); /* empty; NULL is allowed */
 
 /* The group that the request joins: its thread's, or that of a process which `descriptor` names and
@@ -67,5 +67,5 @@ gboolean qos_background_is_new(QosBackground *background, const QosProcessId *pr
  * known: `thread` itself if it was killed; else NULL, and its requests are removed. */
 QosBackgroundGroup *qos_background_found(QosBackground *background, QosBackgroundGroup *thread,
                                          const QosProcessId *process);
-/* Takes `descriptor` if there is a place for it; else FALSE. */
+/* Takes `descriptor` if the quota allows it; else FALSE. */
 gboolean qos_background_keep(QosBackground *background, QosBackgroundGroup *group, int descriptor);

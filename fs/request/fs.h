@@ -10,21 +10,21 @@
 #include "fs/gate/gate.h"
 
 typedef struct QosInodes QosInodes;                 /* fs/store/inode.h */
-typedef struct QosHandles QosHandles;               /* fs/store/open_file.h */
-typedef struct QosStreams QosStreams;               /* fs/store/dir_stream.h */
-typedef struct QosOpeners QosOpeners;               /* fs/store/open_jobs.h */
+typedef struct QosOpenFiles QosOpenFiles;           /* fs/store/open_file.h */
+typedef struct QosDirStreams QosDirStreams;         /* fs/store/dir_stream.h */
+typedef struct QosOpenJobs QosOpenJobs;             /* fs/store/open_jobs.h */
 typedef struct QosBoosts QosBoosts;                 /* fs/isolate/boost.h */
 typedef struct QosReaders QosReaders;               /* fs/transport/devfuse.h */
 typedef struct QosControl QosControl;               /* fs/control/control.h */
 typedef struct QosInterrupts QosInterrupts;         /* fs/request/interrupt.h */
 typedef struct QosInterruptTable QosInterruptTable; /* fs/transport/interrupt_table.h */
-typedef struct QosTolls QosTolls;                   /* fs/isolate/pay_point.h */
-typedef struct QosBackings QosBackings;             /* fs/store/passthrough.h */
+typedef struct QosPayPoints QosPayPoints;           /* fs/isolate/pay_point.h */
+typedef struct QosPassthroughs QosPassthroughs;     /* fs/store/passthrough.h */
 typedef struct QosCoherence QosCoherence;           /* fs/coherence/coherence.h */
 typedef struct QosLockclient QosLockclient;         /* fs/lockclient/client.h */
-typedef struct QosNamers QosNamers;                 /* fs/caller/resolver.h */
-typedef struct QosRoot QosRoot;                     /* fs/store/root_attr.h */
-typedef struct QosLocks QosLocks;                   /* fs/filelocks/filelocks.h */
+typedef struct QosResolver QosResolver;             /* fs/caller/resolver.h */
+typedef struct QosRootAttr QosRootAttr;             /* fs/store/root_attr.h */
+typedef struct QosFileLocks QosFileLocks;           /* fs/filelocks/filelocks.h */
 
 /* virtiofsd's words: what the kernel may cache. */
 typedef enum {
@@ -53,20 +53,21 @@ typedef struct QosFs {
     struct fuse_session *session;
     QosGate *gate;
     QosCallers *callers;
-    QosNamers *namers;
+    QosResolver *resolver;
     QosInodes *inodes;
-    QosRoot *root;
-    QosHandles *handles;
-    QosStreams *streams;
-    QosOpeners *openers;
+    QosRootAttr *root_attr;
+    QosOpenFiles *open_files;
+    QosDirStreams *dir_streams;
+    QosOpenJobs *open_jobs;
     QosBoosts *boosts;
     QosReaders *readers;
     QosControl *control;
     QosInterruptTable *interrupt_table;
     QosInterrupts *interrupts;
-    QosTolls *tolls;
-    QosBackings *backings;
-    QosLocks *locks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
+    QosPayPoints *pay_points;
+    QosPassthroughs *passthroughs;
+    QosFileLocks
+        *filelocks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
     QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */
     QosCoherence *coherence;   /* NULL: likewise */
     gboolean knows_fsetid;     /* the kernel says which writers have CAP_FSETID */

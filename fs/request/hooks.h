@@ -34,7 +34,7 @@
 /* What a reply tells the kernel of one inode, and for how long the kernel may believe it. */
 typedef struct {
     fuse_ino_t ino;          /* 0: that there is no such name */
-    const QosLoan *file;     /* NULL: not on loan */
+    const QosInodeRef *file; /* NULL: no reference is at hand */
     const struct stat *stat; /* NULL without `ino` */
     gboolean is_name;        /* it tells a name in the operation's directory, too */
     gboolean is_withheld;    /* the kernel must not remember the attributes: coherence's */
@@ -69,16 +69,16 @@ typedef struct QosHooks {
     void (*called)(QosOp *op);
     /* FALSE: it waits, and its reply stays as it is. */
     gboolean (*settle)(QosOp *op);
-    /* The operation may not have come to `enter`. Its handle is still there only with
-     * `answers_first`. */
+    /* The operation may not have come to `enter`. Its open file is still there only with
+     * `replies_first`. */
     void (*leave)(QosOp *op);
 
     /* Between call and called, for each inode that the reply tells of. May lower both times; the
      * first table sets what they are at most. */
     void (*reply)(QosOp *op, QosTold *told);
-    /* Likewise, for the file `ino` that an OPEN or CREATE has opened as `handle`. The first table
-     * says whether the kernel keeps its pages: op->reply.info.keep_cache. */
-    void (*reply_open)(QosOp *op, fuse_ino_t ino, QosHandle *handle);
+    /* Likewise, for the file `ino` that an OPEN or CREATE has opened as `open_file`. The first
+     * table says whether the kernel keeps its pages: op->reply.info.keep_cache. */
+    void (*reply_open)(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file);
     /* Likewise, for each name of a list with attributes, of the inode `number` of the store. FALSE:
      * the list is to tell the name alone. `is_first`: the list is of the directory's first names.
      * Behind TRUE the name is looked up, and the second says what came of it: 0 and what it is, or

@@ -37,7 +37,7 @@ enum { WATCHED, GROUP };
 
 /* A request on the list. */
 typedef struct {
-    QosTurn turn; /* first */
+    QosPollTurn turn; /* first */
     QosOp *op;
     gboolean is_interrupted; /* FALSE: that may have been lost */
 } Watched;
@@ -48,7 +48,7 @@ struct QosInterrupts {
     gboolean may_be_lost; /* the kernel passes on no signal that came before its request */
     QosServiceThread thread;
     QosMutex lock; /* everything below, and `background` of all operations */
-    QosTurns *turns;
+    QosPollTurns *turns;
     GHashTable *watching; /* QosOp, parked or about to be -> Watched, owned */
     QosBackground *background;
     QosTime wake;   /* when the thread means to look next */
@@ -57,17 +57,17 @@ struct QosInterrupts {
 
 /* --- the list --- */
 
-static void look_at_once_locked(QosInterrupts *interrupts, QosTurn *turn)
+static void look_at_once_locked(QosInterrupts *interrupts, QosPollTurn *turn)
 {
-    qos_turns_at_once(interrupts->turns, turn);
+    qos_poll_turns_at_once(interrupts->turns, turn);
     qos_service_thread_wake_locked(&interrupts->thread);
 }
 
-static void look_after_locked(QosInterrupts *interrupts, QosTurn *turn, QosTime pause)
+static void look_after_locked(QosInterrupts *interrupts, QosPollTurn *turn, QosTime pause)
 {
-    const QosTime when = qos_gate_now() + pause;
+    const QosTime when = qos_clock_now() + pause;
 
-    qos_turns_at(interrupts->turns, turn, when);
+    qos_poll_turns_at(interrupts->turns, turn, when);
     if (when < interrupts->wake)
         qos_service_thread_wake_locked(&interrupts->thread);
 }
@@ -83,7 +83,7 @@ static Watched *watch_locked(QosInterrupts *interrupts, QosOp *op)
     watched->op = op;
     watched->turn.kind = WATCHED;
     g_hash_table_insert(interrupts->watching, op, watched);
-    qos_turns_add(interrupts->turns, &watched->turn, request->job, request->user);
+    qos_poll_turns_add(interrupts->turns, &watched->turn, request->job, request->user);
     return watched;
 }
 
@@ -93,7 +93,7 @@ static void unwatch_locked(QosInterrupts *interrupts, const QosOp *op)
 
     if (watched == NULL)
         return;
-    qos_turns_remove(interrupts->turns, &watched->turn);
+    qos_poll_turns_remove(interrupts->turns, &watched->turn);
     g_hash_table_remove(interrupts->watching, op);
 }
 
@@ -111,7 +111,7 @@ static void add_interrupted(gpointer data)
 
 static void add_new_locked(QosInterrupts *interrupts, QosOp *op)
 {
-    const gboolean is_near_a_kill = qos_gate_now() - interrupts->killed < LOOK_AGAIN;
+    const gboolean is_near_a_kill = qos_clock_now() - interrupts->killed < LOOK_AGAIN;
 
     look_after_locked(interrupts, &watch_locked(interrupts, op)->turn,
                       is_near_a_kill ? LOOK_ON : LOOK_AGAIN);
@@ -120,7 +120,7 @@ static void add_new_locked(QosInterrupts *interrupts, QosOp *op)
 /* A group that was just made. */
 static void begin_group_locked(QosInterrupts *interrupts, QosBackgroundGroup *group)
 {
-    if (group->turn.place == QOS_TURN_NONE)
+    if (group->turn.place == QOS_POLL_TURN_NONE)
         look_after_locked(interrupts, &group->turn, LOOK_BEHIND);
 }
 
@@ -176,8 +176,8 @@ void qos_interrupts_unwatch(QosInterrupts *interrupts, QosOp *op)
 
 static void note_kill_locked(QosInterrupts *interrupts)
 {
-    interrupts->killed = qos_gate_now();
-    qos_turns_pay(interrupts->turns);
+    interrupts->killed = qos_clock_now();
+    qos_poll_turns_pay(interrupts->turns);
 }
 
 /* The lock is released meanwhile. */
@@ -209,7 +209,7 @@ static void judge_locked(QosInterrupts *interrupts, Watched *watched, const QosS
         unwatch_locked(interrupts, op); /* a worker answers it */
     } else if (!watched->is_interrupted && !signals->is_signaled) {
         unwatch_locked(interrupts, op);
-    } else if (watched->turn.place == QOS_TURN_NONE) { /* no interrupt came meanwhile */
+    } else if (watched->turn.place == QOS_POLL_TURN_NONE) { /* no interrupt came meanwhile */
         look_after_locked(interrupts, &watched->turn, LOOK_AGAIN);
     }
 }
@@ -221,7 +221,7 @@ static void look_at_request_locked(QosInterrupts *interrupts, Watched *watched)
     qos_mutex_unlock(&interrupts->lock);
     const QosSignals signals = qos_signals_of(thread);
     qos_mutex_lock(&interrupts->lock);
-    if (qos_turns_taken(interrupts->turns) == &watched->turn)
+    if (qos_poll_turns_taken(interrupts->turns) == &watched->turn)
         judge_locked(interrupts, watched, &signals);
 }
 
@@ -253,7 +253,7 @@ static void find_process_locked(QosInterrupts *interrupts, QosBackgroundGroup *g
     QosProcessId process;
     const int descriptor = find_process_of_locked(interrupts, group, &process);
 
-    if (qos_turns_taken(interrupts->turns) == &group->turn)
+    if (qos_poll_turns_taken(interrupts->turns) == &group->turn)
         group = qos_background_found(interrupts->background, group, &process);
     else
         group = NULL;
@@ -289,7 +289,7 @@ static gboolean take_some_back_locked(QosInterrupts *interrupts, QosBackgroundGr
         else /* it is about to run, or to be parked */
             continue;
         were_any = TRUE;
-        if (qos_turns_taken(interrupts->turns) != &group->turn)
+        if (qos_poll_turns_taken(interrupts->turns) != &group->turn)
             break;
     }
     return were_any;
@@ -303,7 +303,7 @@ static void look_at_process_locked(QosInterrupts *interrupts, QosBackgroundGroup
         qos_mutex_unlock(&interrupts->lock);
         const QosEnd end = qos_signals_end(&process);
         qos_mutex_lock(&interrupts->lock);
-        if (qos_turns_taken(interrupts->turns) != &group->turn)
+        if (qos_poll_turns_taken(interrupts->turns) != &group->turn)
             return;
         group->end = end == QOS_END_UNKNOWN ? qos_signals_end_of_gone(group->descriptor) : end;
     }
@@ -311,7 +311,7 @@ static void look_at_process_locked(QosInterrupts *interrupts, QosBackgroundGroup
         group->end != QOS_END_NONE && take_some_back_locked(interrupts, group);
     if (were_any)
         note_kill_locked(interrupts);
-    if (qos_turns_taken(interrupts->turns) != &group->turn)
+    if (qos_poll_turns_taken(interrupts->turns) != &group->turn)
         return;
     if (were_any)
         look_at_once_locked(interrupts, &group->turn);
@@ -325,7 +325,7 @@ static gboolean is_to_be_found(const QosBackgroundGroup *group)
     return group->id.start == 0 && group->end == QOS_END_NONE;
 }
 
-static void look_at_locked(QosInterrupts *interrupts, QosTurn *turn)
+static void look_at_locked(QosInterrupts *interrupts, QosPollTurn *turn)
 {
     if (turn->kind == WATCHED)
         look_at_request_locked(interrupts, (Watched *)turn);
@@ -338,7 +338,7 @@ static void look_at_locked(QosInterrupts *interrupts, QosTurn *turn)
 static QosTime watch(gpointer data)
 {
     QosInterrupts *interrupts = data;
-    QosTurn *turn = qos_turns_next(interrupts->turns, qos_gate_now(), &interrupts->wake);
+    QosPollTurn *turn = qos_poll_turns_next(interrupts->turns, qos_clock_now(), &interrupts->wake);
 
     if (turn == NULL)
         return interrupts->wake;
@@ -350,7 +350,7 @@ static void free_parts(QosInterrupts *interrupts)
 {
     g_hash_table_unref(interrupts->watching);
     qos_background_free(interrupts->background);
-    qos_turns_free(interrupts->turns);
+    qos_poll_turns_free(interrupts->turns);
     qos_mutex_destroy(&interrupts->lock);
     g_free(interrupts);
 }
@@ -363,7 +363,7 @@ QosInterrupts *qos_interrupts_new(QosGate *gate, QosInterruptTable *table, gbool
     interrupts->table = table;
     interrupts->may_be_lost = may_be_lost;
     interrupts->killed = -QOS_SECOND;
-    interrupts->turns = qos_turns_new();
+    interrupts->turns = qos_poll_turns_new();
     interrupts->watching = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     interrupts->background = qos_background_new(interrupts->turns, GROUP);
     qos_mutex_init(&interrupts->lock, QOS_MUTEX_INTERRUPTS);

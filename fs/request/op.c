@@ -25,7 +25,7 @@ void qos_op_clear(QosOp *op)
 {
     if (op->clear != NULL)
         op->clear(op);
-    g_clear_pointer(&op->handle, qos_handle_unref);
+    g_clear_pointer(&op->open_file, qos_open_file_unref);
 }
 
 void qos_op_free(QosOp *op)
@@ -52,23 +52,23 @@ gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size)
     return copy;
 }
 
-int qos_op_new_handle(QosOp *op, QosHandle **ret_handle)
+int qos_op_new_open_file(QosOp *op, QosOpenFile **ret_open_file)
 {
-    int error = qos_handle_new(op->fs->handles, op->caller, ret_handle);
+    int error = qos_open_file_new(op->fs->open_files, op->caller, ret_open_file);
 
     op->is_refused = error != 0;
     return error;
 }
 
-void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info)
+void qos_op_use_open_file(QosOp *op, const struct fuse_file_info *info)
 {
-    op->handle = qos_handle_ref(qos_handle_from(info));
+    op->open_file = qos_open_file_ref(qos_open_file_from(info));
 }
 
-void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle)
+void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosOpenFile *open_file)
 {
     op->locks = ino;
-    op->locked_file = handle != NULL ? handle->open_file : NULL;
+    op->locked_file = open_file != NULL ? open_file->file_jobs : NULL;
 }
 
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino)

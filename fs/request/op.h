@@ -8,7 +8,7 @@
  *     {
  *         SeekOp *seek = qos_op_new(request, sizeof(*seek), QOS_OP_SEEK, run_seek);
  *         seek->offset = offset; ...
- *         qos_op_use_handle(&seek->op, info);
+ *         qos_op_use_open_file(&seek->op, info);
  *         qos_op_submit(&seek->op);
  *     }
  *
@@ -28,10 +28,10 @@
 
 typedef struct QosFs QosFs; /* fs/request/fs.h: the mount */
 typedef struct QosOp QosOp;
-typedef struct QosInode QosInode;       /* fs/store/inode.h */
-typedef struct QosHandle QosHandle;     /* fs/store/open_file.h */
-typedef struct QosOpenFile QosOpenFile; /* fs/store/open_jobs.h */
-typedef struct QosClaim QosClaim;       /* fs/coherence/op_credits.h */
+typedef struct QosInode QosInode;         /* fs/store/inode.h */
+typedef struct QosOpenFile QosOpenFile;   /* fs/store/open_file.h */
+typedef struct QosFileJobs QosFileJobs;   /* fs/store/open_jobs.h */
+typedef struct QosOpCredits QosOpCredits; /* fs/coherence/op_credits.h */
 typedef struct QosBackgroundGroup QosBackgroundGroup;
 
 typedef enum {
@@ -81,7 +81,7 @@ typedef struct {
             size_t length;
         } ioctl;
     };
-    QosHandle *handle; /* CREATE, OPEN: the kernel's from now on */
+    QosOpenFile *open_file; /* CREATE, OPEN: the kernel's from now on */
 } QosReply;
 
 /* What the kernel has done with its pages before a WRITE comes. */
@@ -97,7 +97,7 @@ typedef struct {
     gboolean (*withdraw)(QosOp *op);      /* NULL, or of qos_op_pause(); by the watch's lock */
     QosBackgroundGroup *background_group; /* NULL, or where fs/request/background.h keeps it */
     GList background;                     /* there */
-    guint8 is_kept;                       /* nothing of it lies in a reader's buffer */
+    guint8 owns_data;                     /* nothing of it lies in a reader's buffer */
     guint8 is_paused;                     /* its slot is given to others */
     guint8 is_watched;                    /* by fs/request/interrupt.h */
 } QosOpWait;
@@ -109,29 +109,29 @@ typedef struct {
 
 /* Written by fs/coherence/ alone; only with a lock server. */
 typedef struct {
-    QosClaim *claim;     /* NULL, or its credits: fs/coherence/op_credits.h */
-    guint64 node_number; /* with a claim: 0, or `node` in the store (qos_inodes_number), ... */
-    guint names_epoch;   /* likewise: before these were taken (fs/coherence/namecache.h) */
-    gint awaited_era;    /* GETATTR: 0, or that in which it has waited for old pages
-                            (fs/coherence/stale_pages.h) */
-    guint8 caches_node;  /* ... where the kernel may keep what it is told of it */
-    guint8 is_change;    /* it changes what it works on, or in */
-    guint8 keeps_list;   /* the kernel may keep what its list tells of covered files */
+    QosOpCredits *credits;   /* NULL, or its credits: fs/coherence/op_credits.h */
+    guint64 node_number;     /* with credits: 0, or `node` in the store (qos_inodes_number), ... */
+    guint names_epoch;       /* likewise: before these were taken (fs/coherence/namecache.h) */
+    gint awaited_generation; /* GETATTR: 0, or that in which it has waited for stale pages
+                         (fs/coherence/stale_pages.h) */
+    guint8 caches_node;      /* ... where the kernel may keep what it is told of it */
+    guint8 is_change;        /* it changes what it works on, or in */
+    guint8 keeps_list;       /* the kernel may keep what its list tells of covered files */
 } QosOpCoherence;
 
 struct QosOp {
     QosEntry entry; /* first: the gate hands it back */
     QosFs *fs;
     fuse_req_t fuse;
-    guint64 number;    /* the kernel's, of the request */
-    QosCaller *caller; /* identity and job; a reference */
-    QosHandle *handle; /* NULL, or what the operation works on; a reference */
+    guint64 number;         /* the kernel's, of the request */
+    QosCaller *caller;      /* identity and job; a reference */
+    QosOpenFile *open_file; /* NULL, or what the operation works on; a reference */
     int (*run)(QosOp *op);
-    QosTime asked;            /* qos_gate_now() before that */
+    QosTime asked;            /* qos_clock_now() before that */
     int result;               /* of run() */
     guint8 has_run;           /* in its turn */
-    guint8 is_answered;       /* by qos_op_answer() */
-    guint8 answers_first;     /* a hook's: while `handle` is there (fs/request/hooks.h) */
+    guint8 is_replied;        /* by qos_op_reply() */
+    guint8 replies_first;     /* a hook's: while `open_file` is there (fs/request/hooks.h) */
     void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
     void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
     guint64 moved;            /* bytes, for the books; set by run */
@@ -145,20 +145,21 @@ struct QosOp {
     const char *other_name; /* rename: what it takes in `other_node` */
     gint64 start, end; /* of a READ or WRITE, as far as known before it: the bytes [start, end) */
     QosWriteKind writes;
-    guint reads_before; /* WRITE past the page cache: qos_loan_reads() when it came */
+    guint reads_before; /* WRITE past the page cache: qos_inode_ref_reads() when it came */
     fuse_ino_t locks;   /* 0, or the file or directory of which the kernel holds a lock for it */
-    const QosOpenFile *locked_file; /* NULL, or `locks` as one of the operation's handles has it */
-    guint8 locks_directory;         /* `locks` is known to be one, or a symbolic link */
-    guint8 moves_name;     /* rename: what the old name is the new one is then, and nothing else */
-    guint8 may_be_unasked; /* the kernel may send it by itself, for no call of the program's */
-    guint8 is_unawaited;   /* the kernel does nothing with the answer */
-    guint8 is_untold;      /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+    const QosFileJobs
+        *locked_file;       /* NULL, or `locks` as one of the operation's open files has it */
+    guint8 locks_directory; /* `locks` is known to be one, or a symbolic link */
+    guint8 moves_name;      /* rename: what the old name is the new one is then, and nothing else */
+    guint8 may_be_unasked;  /* the kernel may send it by itself, for no call of the program's */
+    guint8 is_unawaited;    /* the kernel does nothing with the answer */
+    guint8 is_untold;       /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
 
     /* --- what turns out --- */
     guint8 is_from_elsewhere; /* from another user namespace: fs/ops/rights.h */
     guint8 is_refused;        /* it may open no more: fs/store/open_file.h */
-    guint8 looks_again;   /* by -ESTALE the kernel is to look the file up again: fs/ops/execs.h */
-    QosNameless nameless; /* while its caller is being named */
+    guint8 looks_again; /* by -ESTALE the kernel is to look the file up again: fs/ops/execs.h */
+    QosUnresolved unresolved; /* while its caller is being named */
     QosOpWait wait;
     QosOpIsolation isolation;
     QosOpCoherence coherence;
@@ -180,13 +181,13 @@ void qos_op_free(QosOp *op);
 /* A copy that lives as long as the operation. */
 const char *qos_op_strdup(QosOp *op, const char *text);
 gpointer qos_op_memdup(QosOp *op, const void *bytes, gsize size);
-/* A handle for what the caller is about to open: 0, or -errno (fs/store/open_file.h). */
-int qos_op_new_handle(QosOp *op, QosHandle **ret_handle);
+/* An open file for what the caller is about to open: 0, or -errno (fs/store/open_file.h). */
+int qos_op_new_open_file(QosOp *op, QosOpenFile **ret_open_file);
 /* It works on the open file or directory of `info`. */
-void qos_op_use_handle(QosOp *op, const struct fuse_file_info *info);
-/* While it is under way the kernel holds a lock of the file `ino`, open as `handle` or, with NULL,
- * by its name. */
-void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosHandle *handle);
+void qos_op_use_open_file(QosOp *op, const struct fuse_file_info *info);
+/* While it is under way the kernel holds a lock of the file `ino`, open as `open_file` or, with
+ * NULL, by its name. */
+void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosOpenFile *open_file);
 /* The same of the directory `ino`, or of a symbolic link that the kernel keeps. */
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino);
 /* `kills`: the kernel's flag in a WRITE, truncation or open with O_TRUNC, that the caller lacks

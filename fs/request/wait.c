@@ -7,20 +7,20 @@
 #include "fs/request/interrupt.h"
 #include "fs/transport/uring.h"
 
-void qos_op_keep(QosOp *op, gboolean moves)
+void qos_op_own_data(QosOp *op, gboolean moves)
 {
     QosOpWait *wait = &op->wait;
 
-    if (moves && !wait->is_kept && op->park != NULL)
+    if (moves && !wait->owns_data && op->park != NULL)
         op->park(op);
-    if (!wait->is_kept && op->entry.request.data > 0)
+    if (!wait->owns_data && op->entry.request.data > 0)
         qos_ring_drop_data();
-    wait->is_kept = TRUE;
+    wait->owns_data = TRUE;
 }
 
 static void watch(QosOp *op, gboolean (*withdraw)(QosOp *op))
 {
-    op->wait.is_watched = op->fs->interrupts != NULL && !op->is_answered;
+    op->wait.is_watched = op->fs->interrupts != NULL && !op->is_replied;
     if (op->wait.is_watched)
         qos_interrupts_watch(op->fs->interrupts, op, withdraw);
 }
@@ -42,7 +42,7 @@ void qos_op_pause(QosOp *op, gboolean (*withdraw)(QosOp *op))
     if (!op->wait.is_paused)
         qos_gate_pause(op->fs->gate, &op->entry);
     op->wait.is_paused = TRUE;
-    qos_op_keep(op, TRUE);
+    qos_op_own_data(op, TRUE);
     if (withdraw != NULL)
         watch(op, withdraw);
 }

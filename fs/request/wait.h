@@ -10,7 +10,7 @@
 
 /* Nothing of it is to lie in a reader's buffer any more: with `moves` what it needs of that is
  * moved, else it needs nothing. */
-void qos_op_keep(QosOp *op, gboolean moves);
+void qos_op_own_data(QosOp *op, gboolean moves);
 /* It is about to wait in the gate: its caller may be killed meanwhile. */
 void qos_op_watch(QosOp *op);
 /* It goes on, or is answered: nobody else touches it. Does nothing where it is not watched. */

@@ -182,7 +182,7 @@ gboolean qos_closer_wait(QosCloser *closer, guint most)
 
     if (qos_closer_count(closer) < most)
         return TRUE;
-    const QosTime until = qos_gate_now() + QOS_CLOSER_PATIENCE;
+    const QosTime until = qos_clock_now() + QOS_CLOSER_PATIENCE;
 
     qos_mutex_lock(&closer->lock);
     while (qos_closer_count(closer) >= most &&

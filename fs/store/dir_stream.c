@@ -9,34 +9,34 @@
 
 #include "sys/mutex.h"
 
-struct QosStreams {
+struct QosDirStreams {
     QosMutex lock;
-    GQueue kept; /* of QosStream, the last first */
+    GQueue kept; /* of QosDirStream, the last first */
 };
 
-struct QosStream {
-    QosStreams *streams;
+struct QosDirStream {
+    QosDirStreams *streams;
     GList link;       /* in `kept` */
     gboolean is_kept; /* under the lock; while it is, what follows too */
     gboolean is_past; /* the store's place is behind `offset` and what is here */
     int fd;
-    gboolean owns_fd; /* else it is the handle's */
+    gboolean owns_fd; /* else it is the open file's */
     off_t offset;     /* of the next entry */
     size_t start;     /* of the next entry in `bytes` */
     size_t end;
     char *bytes; /* NULL: none */
 };
 
-QosStreams *qos_streams_new(void)
+QosDirStreams *qos_dir_streams_new(void)
 {
-    QosStreams *streams = g_new0(QosStreams, 1);
+    QosDirStreams *streams = g_new0(QosDirStreams, 1);
 
-    qos_mutex_init(&streams->lock, QOS_MUTEX_STREAMS);
+    qos_mutex_init(&streams->lock, QOS_MUTEX_DIR_STREAMS);
     g_queue_init(&streams->kept);
     return streams;
 }
 
-void qos_streams_free(QosStreams *streams)
+void qos_dir_streams_free(QosDirStreams *streams)
 {
     if (streams == NULL)
         return;
@@ -44,9 +44,9 @@ void qos_streams_free(QosStreams *streams)
     g_free(streams);
 }
 
-QosStream *qos_stream_new(QosStreams *streams, int fd, gboolean owns_fd)
+QosDirStream *qos_dir_stream_new(QosDirStreams *streams, int fd, gboolean owns_fd)
 {
-    QosStream *stream = g_new0(QosStream, 1);
+    QosDirStream *stream = g_new0(QosDirStream, 1);
 
     stream->streams = streams;
     stream->link.data = stream;
@@ -55,20 +55,20 @@ QosStream *qos_stream_new(QosStreams *streams, int fd, gboolean owns_fd)
     return stream;
 }
 
-void qos_stream_free(QosStream *stream)
+void qos_dir_stream_free(QosDirStream *stream)
 {
     if (stream == NULL)
         return;
-    qos_stream_take(stream);
+    qos_dir_stream_take(stream);
     if (stream->owns_fd)
         close(stream->fd);
     g_free(stream->bytes);
     g_free(stream);
 }
 
-void qos_stream_take(QosStream *stream)
+void qos_dir_stream_take(QosDirStream *stream)
 {
-    QosStreams *streams = stream->streams;
+    QosDirStreams *streams = stream->streams;
 
     qos_mutex_lock(&streams->lock);
     if (stream->is_kept)
@@ -77,9 +77,9 @@ void qos_stream_take(QosStream *stream)
     qos_mutex_unlock(&streams->lock);
 }
 
-void qos_stream_keep(QosStream *stream)
+void qos_dir_stream_keep(QosDirStream *stream)
 {
-    QosStreams *streams = stream->streams;
+    QosDirStreams *streams = stream->streams;
 
     if (stream->start == stream->end) {
         g_clear_pointer(&stream->bytes, g_free);
@@ -94,13 +94,13 @@ void qos_stream_keep(QosStream *stream)
 /* Memory for what a stream keeps. If enough are kept, it is taken from the stream that was read
  * longest ago. Freeing and allocating in many threads would scatter it over the allocator's arenas,
  * which took up to 18 MiB more. */
-static char *new_bytes(QosStreams *streams)
+static char *new_bytes(QosDirStreams *streams)
 {
     char *bytes = NULL;
 
     qos_mutex_lock(&streams->lock);
-    if (streams->kept.length >= QOS_STREAMS_KEPT) {
-        QosStream *oldest = g_queue_pop_tail_link(&streams->kept)->data;
+    if (streams->kept.length >= QOS_DIR_STREAMS_KEPT) {
+        QosDirStream *oldest = g_queue_pop_tail_link(&streams->kept)->data;
 
         oldest->is_kept = FALSE;
         oldest->is_past = TRUE;
@@ -108,10 +108,10 @@ static char *new_bytes(QosStreams *streams)
         bytes = g_steal_pointer(&oldest->bytes);
     }
     qos_mutex_unlock(&streams->lock);
-    return bytes != NULL ? bytes : g_malloc(QOS_STREAM_BYTES);
+    return bytes != NULL ? bytes : g_malloc(QOS_DIR_STREAM_BYTES);
 }
 
-int qos_stream_seek(QosStream *stream, off_t offset)
+int qos_dir_stream_seek(QosDirStream *stream, off_t offset)
 {
     if (offset == stream->offset && !stream->is_past)
         return 0;
@@ -123,14 +123,14 @@ int qos_stream_seek(QosStream *stream, off_t offset)
     return 0;
 }
 
-int qos_stream_peek(QosStream *stream, const struct dirent64 **ret_entry)
+int qos_dir_stream_peek(QosDirStream *stream, const struct dirent64 **ret_entry)
 {
     if (stream->start == stream->end) {
         long length;
 
         if (stream->bytes == NULL)
             stream->bytes = new_bytes(stream->streams);
-        length = syscall(SYS_getdents64, stream->fd, stream->bytes, QOS_STREAM_BYTES);
+        length = syscall(SYS_getdents64, stream->fd, stream->bytes, QOS_DIR_STREAM_BYTES);
         if (length < 0)
             return -errno;
         stream->start = 0;
@@ -142,7 +142,7 @@ int qos_stream_peek(QosStream *stream, const struct dirent64 **ret_entry)
     return 0;
 }
 
-void qos_stream_pass(QosStream *stream, const struct dirent64 *entry)
+void qos_dir_stream_pass(QosDirStream *stream, const struct dirent64 *entry)
 {
     stream->offset = entry->d_off;
     stream->start += entry->d_reclen;

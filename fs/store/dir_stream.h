@@ -5,7 +5,7 @@
  * as the store makes them when the directory changes. Between two requests a stream keeps the
  * entries that the store told and the kernel has not taken yet, because going back costs some
  * stores much. A program that reads parts of many directories would fill the memory with that. So
- * only the QOS_STREAMS_KEPT streams that were read last keep it, and those that are being read;
+ * only the QOS_DIR_STREAMS_KEPT streams that were read last keep it, and those that are being read;
  * others go back.
  *
  * Lock: `lock` of the streams; nothing is called under it. It guards what streams keep; all else of
@@ -17,27 +17,27 @@
 #include <glib.h>
 #include <sys/types.h>
 
-#define QOS_STREAMS_KEPT 1024
-#define QOS_STREAM_BYTES 32768 /* that each of them keeps */
+#define QOS_DIR_STREAMS_KEPT 1024
+#define QOS_DIR_STREAM_BYTES 32768 /* that each of them keeps */
 
-typedef struct QosStreams QosStreams;
-typedef struct QosStream QosStream;
+typedef struct QosDirStreams QosDirStreams;
+typedef struct QosDirStream QosDirStream;
 
-QosStreams *qos_streams_new(void);
+QosDirStreams *qos_dir_streams_new(void);
 /* Its streams are freed. NULL is allowed. */
-void qos_streams_free(QosStreams *streams);
+void qos_dir_streams_free(QosDirStreams *streams);
 
 /* A stream of the directory `fd`, at its beginning. */
-QosStream *qos_stream_new(QosStreams *streams, int fd, gboolean owns_fd);
-void qos_stream_free(QosStream *stream); /* NULL is allowed */
+QosDirStream *qos_dir_stream_new(QosDirStreams *streams, int fd, gboolean owns_fd);
+void qos_dir_stream_free(QosDirStream *stream); /* NULL is allowed */
 
 /* Begins to use a stream that is kept. */
-void qos_stream_take(QosStream *stream);
+void qos_dir_stream_take(QosDirStream *stream);
 /* Ends to use it: what it keeps may be taken from it from now on. */
-void qos_stream_keep(QosStream *stream);
+void qos_dir_stream_keep(QosDirStream *stream);
 
 /* The entry at `offset` is the next one: 0, or -errno. */
-int qos_stream_seek(QosStream *stream, off_t offset);
+int qos_dir_stream_seek(QosDirStream *stream, off_t offset);
 /* The next entry, valid until it is passed: 0, with *ret_entry NULL at the end, or -errno. */
-int qos_stream_peek(QosStream *stream, const struct dirent64 **ret_entry);
-void qos_stream_pass(QosStream *stream, const struct dirent64 *entry);
+int qos_dir_stream_peek(QosDirStream *stream, const struct dirent64 **ret_entry);
+void qos_dir_stream_pass(QosDirStream *stream, const struct dirent64 *entry);

@@ -4,9 +4,9 @@
  * There are two indexes: by node id, and by key. An inode is in the first as long as it lives. It
  * leaves the second early if it is cold and its key is found to be a new file's.
  *
- * A clock (second chance) tells which inode becomes cold, so that a loan changes no list and is
- * returned without the lock. On the clock are the inodes that may become cold. Those on loan are
- * there too until the hand meets them; then they leave it until their last loan is returned. An
+ * A clock (second chance) tells which inode becomes cold, so that a reference changes no list and
+ * is returned without the lock. On the clock are the inodes that may be closed. Those referenced
+ * are there too until the hand meets them; then they leave it until their last reference is put. An
  * inode that was borrowed since the hand came by is spared once.
  */
 #include <errno.h>
@@ -67,18 +67,18 @@ void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX])
     *place = '\0';
 }
 
-gboolean qos_loan_wants_flush(const QosLoan *loan)
+gboolean qos_inode_ref_wants_flush(const QosInodeRef *ref)
 {
-    const QosInodes *inodes = loan->inodes;
+    const QosInodes *inodes = ref->inodes;
 
-    return inodes->root_wants_flush || loan->inode->key.device != inodes->root_device;
+    return inodes->root_wants_flush || ref->inode->key.device != inodes->root_device;
 }
 
 /* --- life of an inode --- */
 
 static guint loans_of(guint use)
 {
-    return use / QOS_USE_LOAN;
+    return use / QOS_USE_REF;
 }
 
 static void add_to_clock_locked(QosInodes *inodes, QosInode *inode)
@@ -87,7 +87,7 @@ static void add_to_clock_locked(QosInodes *inodes, QosInode *inode)
         inode->is_on_clock = TRUE;
         g_queue_push_head_link(&inodes->clock, &inode->clock);
     }
-    g_atomic_int_and(&inode->use, ~(guint)QOS_USE_SETTLE);
+    g_atomic_int_and(&inode->use, ~(guint)QOS_USE_UPDATE);
 }
 
 QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts *facts, int fd,
@@ -103,7 +103,7 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
         .hides_device = facts->hides_device ? 1 : 0,
         .fd = fd,
         .user = user,
-        .use = QOS_USE_SETTLE,
+        .use = QOS_USE_UPDATE,
         .clock.data = inode,
     };
     inodes->open_count++;
@@ -126,13 +126,13 @@ static void set_keeps_fd_locked(QosInode *inode, gboolean keeps_fd)
     inode->keeps_fd = keeps_fd ? 1 : 0;
 }
 
-QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode)
+QosInode *qos_inode_update_locked(QosInodes *inodes, QosInode *inode)
 {
     if (inode->lookups > 0) {
         add_to_clock_locked(inodes, inode);
         return NULL;
     }
-    if (loans_of(g_atomic_int_or(&inode->use, QOS_USE_SETTLE)) > 0)
+    if (loans_of(g_atomic_int_or(&inode->use, QOS_USE_UPDATE)) > 0)
         return NULL;
     qos_inode_take_off_clock_locked(inodes, inode);
     qos_inode_leave_removed_locked(inodes, inode);
@@ -167,39 +167,40 @@ static void free_inode(QosInodes *inodes, QosInode *inode)
     g_free(inode);
 }
 
-static void settle(QosInodes *inodes, QosInode *inode)
+static void update(QosInodes *inodes, QosInode *inode)
 {
     QosInode *gone;
 
     qos_mutex_lock(&inodes->lock);
-    g_atomic_int_add(&inode->use, -QOS_USE_LOAN);
-    gone = qos_inode_settle_locked(inodes, inode);
+    g_atomic_int_add(&inode->use, -QOS_USE_REF);
+    gone = qos_inode_update_locked(inodes, inode);
     qos_mutex_unlock(&inodes->lock);
     free_inode(inodes, gone);
 }
 
-/* Gives back one loan. Only if it is the last one and QOS_USE_SETTLE is set, the inode is
+/* Puts one reference. Only if it is the last one and QOS_USE_UPDATE is set, the inode is
  * settled. */
 void qos_inode_put(QosInodes *inodes, QosInode *inode)
 {
     guint use = g_atomic_int_get(&inode->use);
 
     do {
-        if (loans_of(use) == 1 && (use & QOS_USE_SETTLE) != 0) {
-            settle(inodes, inode);
+        if (loans_of(use) == 1 && (use & QOS_USE_UPDATE) != 0) {
+            update(inodes, inode);
             return;
         }
-    } while (!g_atomic_int_compare_and_exchange_full(&inode->use, use, use - QOS_USE_LOAN, &use));
+    } while (!g_atomic_int_compare_and_exchange_full(&inode->use, use, use - QOS_USE_REF, &use));
 }
 
-/* Moves the hand of the clock to an inode without loans, and spares some: that one, or NULL. */
+/* Moves the hand of the clock to an inode without references, and spares some: that one, or NULL.
+ */
 static QosInode *turn_clock_locked(QosInodes *inodes)
 {
     guint spared = 0;
     QosInode *inode;
 
     while ((inode = g_queue_peek_tail(&inodes->clock)) != NULL) {
-        guint use = g_atomic_int_or(&inode->use, QOS_USE_SETTLE);
+        guint use = g_atomic_int_or(&inode->use, QOS_USE_UPDATE);
 
         qos_inode_take_off_clock_locked(inodes, inode);
         if (loans_of(use) > 0)
@@ -212,7 +213,8 @@ static QosInode *turn_clock_locked(QosInodes *inodes)
     return inode;
 }
 
-/* An inode that has not been used for long, on loan, or NULL where no descriptor need be closed. */
+/* An inode that has not been used for long, referenced, or NULL where no descriptor need be closed.
+ */
 static QosInode *take_surplus(QosInodes *inodes)
 {
     QosInode *inode = NULL;
@@ -221,12 +223,12 @@ static QosInode *take_surplus(QosInodes *inodes)
     if (inodes->open_count > inodes->open_max)
         inode = turn_clock_locked(inodes);
     if (inode != NULL)
-        qos_inode_lend_locked(inode);
+        qos_inode_get_locked(inode);
     qos_mutex_unlock(&inodes->lock);
     return inode;
 }
 
-int qos_inode_cool(QosInodes *inodes, QosInode *inode)
+int qos_inode_close(QosInodes *inodes, QosInode *inode)
 {
     QosFileHandle *handle = NULL;
     int fd = -1, nameless;
@@ -252,10 +254,10 @@ int qos_inode_cool(QosInodes *inodes, QosInode *inode)
     return fd;
 }
 
-/* Takes the inode, which is on loan. */
+/* Takes the inode, which is referenced. */
 static void close_descriptor(QosInodes *inodes, QosInode *inode)
 {
-    const int fd = qos_inode_cool(inodes, inode);
+    const int fd = qos_inode_close(inodes, inode);
 
     if (fd >= 0)
         qos_closer_give(inodes->closer, inode->key.device, fd);
@@ -267,19 +269,19 @@ void qos_inodes_close_surplus(QosInodes *inodes)
     QosInode *inode;
 
     while ((inode = take_surplus(inodes)) != NULL) {
-        QosInode *cooled = qos_inode_keep_removed(inodes, inode);
+        QosInode *closed = qos_inode_keep_removed(inodes, inode);
 
-        if (cooled != inode)
+        if (closed != inode)
             qos_inode_put(inodes, inode);
-        if (cooled != NULL)
-            close_descriptor(inodes, cooled);
+        if (closed != NULL)
+            close_descriptor(inodes, closed);
     }
 }
 
-/* --- loans --- */
+/* --- references --- */
 
-/* Opens the descriptor of a cold inode on loan: >= 0, or -errno. */
-static int warm(QosInodes *inodes, QosInode *inode)
+/* Opens the descriptor of a closed inode that is referenced: >= 0, or -errno. */
+static int open_inode(QosInodes *inodes, QosInode *inode)
 {
     int fd, known;
 
@@ -292,7 +294,7 @@ static int warm(QosInodes *inodes, QosInode *inode)
     if (known < 0) {
         inode->fd = fd;
         inodes->open_count++;
-        qos_inode_settle_locked(inodes, inode); /* it is on loan, and stays */
+        qos_inode_update_locked(inodes, inode); /* it is referenced, and stays */
     }
     qos_mutex_unlock(&inodes->lock);
     if (known < 0) {
@@ -303,61 +305,61 @@ static int warm(QosInodes *inodes, QosInode *inode)
     return known;
 }
 
-/* All paths lead through the root. It is on loan for ever, and stays as it is. */
-static void borrow_root(QosInodes *inodes, QosLoan *ret_loan)
+/* All paths lead through the root. It is referenced for ever, and stays as it is. */
+static void get_root(QosInodes *inodes, QosInodeRef *ret_ref)
 {
-    g_atomic_int_add(&inodes->root->use, QOS_USE_LOAN);
-    *ret_loan = (QosLoan){.inodes = inodes, .inode = inodes->root, .fd = inodes->root->fd};
+    g_atomic_int_add(&inodes->root->use, QOS_USE_REF);
+    *ret_ref = (QosInodeRef){.inodes = inodes, .inode = inodes->root, .fd = inodes->root->fd};
 }
 
-int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
+int qos_inodes_get(QosInodes *inodes, fuse_ino_t id, QosInodeRef *ret_ref)
 {
     QosInode *inode;
     int fd = -1;
 
     if (id == FUSE_ROOT_ID) {
-        borrow_root(inodes, ret_loan);
+        get_root(inodes, ret_ref);
         return 0;
     }
     qos_mutex_lock(&inodes->lock);
     inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
-        qos_inode_lend_locked(inode);
+        qos_inode_get_locked(inode);
         fd = inode->fd;
     }
     qos_mutex_unlock(&inodes->lock);
     if (inode == NULL)
         return -ESTALE;
     if (fd < 0)
-        fd = warm(inodes, inode);
+        fd = open_inode(inodes, inode);
     if (fd < 0) {
         qos_inode_put(inodes, inode);
         return fd;
     }
-    *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = fd};
+    *ret_ref = (QosInodeRef){.inodes = inodes, .inode = inode, .fd = fd};
     return 0;
 }
 
-void qos_loan_return(QosLoan *loan)
+void qos_inode_ref_put(QosInodeRef *ref)
 {
-    if (loan->inodes != NULL)
-        qos_inode_put(loan->inodes, loan->inode);
-    *loan = (QosLoan){.fd = -1};
+    if (ref->inodes != NULL)
+        qos_inode_put(ref->inodes, ref->inode);
+    *ref = (QosInodeRef){.fd = -1};
 }
 
-gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id)
+gboolean qos_inode_ref_is_of(const QosInodeRef *ref, fuse_ino_t id)
 {
-    return loan->inode != NULL && loan->inode->id == id;
+    return ref->inode != NULL && ref->inode->id == id;
 }
 
-fuse_ino_t qos_loan_id(const QosLoan *loan)
+fuse_ino_t qos_inode_ref_id(const QosInodeRef *ref)
 {
-    return loan->inode->id;
+    return ref->inode->id;
 }
 
-dev_t qos_loan_device(const QosLoan *loan)
+dev_t qos_inode_ref_device(const QosInodeRef *ref)
 {
-    return loan->inode->key.device;
+    return ref->inode->key.device;
 }
 
 /* Whether it is known, and a directory, or none. */
@@ -408,7 +410,7 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count)
     if (inode != NULL) {
         inode->lookups -= MIN(count, inode->lookups);
         if (inode->lookups == 0)
-            gone = qos_inode_settle_locked(inodes, inode);
+            gone = qos_inode_update_locked(inodes, inode);
         is_much = gone != NULL && is_much_forgotten_locked(inodes);
     }
     qos_mutex_unlock(&inodes->lock);
@@ -484,7 +486,7 @@ QosInodes *qos_inodes_new_over(const char *source, int original, int fd, GError 
     inodes->root_mount = facts.key.mount;
     inodes->root = qos_inode_add_locked(inodes, FUSE_ROOT_ID, &facts, fd, NULL);
     inodes->root->lookups = 1;
-    qos_inode_lend_locked(inodes->root); /* never given back: it stays warm */
+    qos_inode_get_locked(inodes->root); /* never given back: it stays open */
     return inodes;
 }
 
@@ -512,10 +514,10 @@ void qos_inodes_free(QosInodes *inodes)
 
 guint qos_inodes_bound(QosInodes *inodes)
 {
-    g_auto(QosLoan) root = {0};
+    g_auto(QosInodeRef) root = {0};
     QosFileHandle *handle = NULL;
 
-    if (qos_inodes_borrow(inodes, FUSE_ROOT_ID, &root) == 0)
+    if (qos_inodes_get(inodes, FUSE_ROOT_ID, &root) == 0)
         handle = qos_file_handle_new(inodes->mounts, root.inode->key.mount, root.fd);
     if (handle == NULL)
         return inodes->bound;
@@ -540,8 +542,8 @@ int qos_inodes_find_room_locked(QosInodes *inodes, const QosUser *user)
     if (is_full_locked(inodes))
         return -ENFILE;
     if (user != NULL && inodes->open_count < inodes->bound &&
-        qos_place_for(inodes->bound - inodes->open_count, 0, user->known_files) ==
-            QOS_PLACE_OF_USER)
+        qos_quota_check(inodes->bound - inodes->open_count, 0, user->known_files) ==
+            QOS_QUOTA_OF_USER)
         return -EMFILE;
     return 0;
 }

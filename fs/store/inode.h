@@ -8,25 +8,25 @@
  * root is 1; other ids below QOS_INODE_FIRST belong to control.
  *
  * An answered look-up counts one, and FORGET gives counts back. An operation that works on a file
- * borrows the inode: it stays, with its O_PATH descriptor open, until the loan is returned. The
- * inode goes when it has no look-up and no loan.
+ * borrows the inode: it stays, with its O_PATH descriptor open, until the reference is returned.
+ * The inode goes when it has no look-up and no reference.
  *
- * The open descriptors are bounded. So of the inodes that are not on loan, some that were not used
- * for long become *cold*: the descriptor is closed, and the file is found again by the store's file
- * handle (fs/store/file_handle.h). An open descriptor pins the file, so no other file can get its
- * key. For a cold inode, the handle tells whether a file with its key is still the same. A file
- * without a name has no handle that opens, so its inode stays warm (fs/store/inode_removed.c).
+ * The open descriptors are bounded. So of the inodes that are not referenced, some that were not
+ * used for long become *cold*: the descriptor is closed, and the file is found again by the store's
+ * file handle (fs/store/file_handle.h). An open descriptor pins the file, so no other file can get
+ * its key. For a cold inode, the handle tells whether a file with its key is still the same. A file
+ * without a name has no handle that opens, so its inode stays open (fs/store/inode_removed.c).
  *
  * Inodes become cold once they hold half of the descriptors that the process may open
- * (RLIMIT_NOFILE). If the store has no handles, or the daemon may not open them, all stay warm, up
+ * (RLIMIT_NOFILE). If the store has no handles, or the daemon may not open them, all stay open, up
  * to three quarters. Then no more files become known (ENFILE) until the kernel forgets some. No
  * user may take more than a share of them (fs/quota.h; EMFILE), because the kernel keeps all that a
  * user walks through. An eighth is for what the daemon opens for itself, and the rest for open
  * files (fs/store/open_file.h). Threads of their own close the descriptors of forgotten and cold
  * inodes (fs/store/closer.h).
  *
- * All counts change under the table's lock, except when a loan is returned. No system call is made
- * under it.
+ * All counts change under the table's lock, except when a reference is returned. No system call is
+ * made under it.
  */
 #pragma once
 
@@ -50,17 +50,17 @@ QosInodes *qos_inodes_new(const char *source, GError **error);
 QosInodes *qos_inodes_new_alone(const char *source, GError **error);
 void qos_inodes_free(QosInodes *inodes); /* NULL is allowed */
 
-/* A file on loan: valid as long as the loan. */
+/* A reference on an inode: the file is valid until qos_inode_ref_put(). */
 typedef struct {
-    QosInodes *inodes; /* NULL: nothing is on loan */
+    QosInodes *inodes; /* NULL: it refers to nothing */
     QosInode *inode;
-    int fd; /* O_PATH; not the borrower's to close */
-} QosLoan;
+    int fd; /* O_PATH; not the caller's to close */
+} QosInodeRef;
 
 /* 0, or -ESTALE where the kernel was never told of `id`, or the file is gone; or another -errno. */
-int qos_inodes_borrow(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
-void qos_loan_return(QosLoan *loan);
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosLoan, qos_loan_return)
+int qos_inodes_get(QosInodes *inodes, fuse_ino_t id, QosInodeRef *ret_ref);
+void qos_inode_ref_put(QosInodeRef *ref);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(QosInodeRef, qos_inode_ref_put)
 
 /* Makes /proc/self/fd the daemon's working directory, from which paths of the next function take
  * the kernel a third less time. To be called once, when the process is the one that will serve. */
@@ -73,12 +73,12 @@ void qos_proc_path(int fd, char path[QOS_PROC_PATH_MAX]);
  * entry->ino, attr and the generation, not the time-outs; but attr_timeout is negative where the
  * attributes are not to be believed (qos_mode_gives_rights). 0 or -errno. `user`: counts as the
  * user that found it, if none has before; NULL: a user that nothing bounds. */
-int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
+int qos_inodes_lookup(QosInodes *inodes, const QosInodeRef *parent, const char *name, QosUser *user,
                       struct fuse_entry_param *ret_entry);
 /* Counts one look-up of the file that `fd` (O_PATH or open; not taken over) is, e.g. after create,
- * link or tmpfile. 0 or -errno. *ret_loan, where that is not NULL: the file. */
+ * link or tmpfile. 0 or -errno. *ret_ref, where that is not NULL: the file. */
 int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry_param *ret_entry,
-                     QosLoan *ret_loan);
+                     QosInodeRef *ret_ref);
 /* 0, or -ENFILE where no more files can become known, -EMFILE where none of the user's finding: to
  * be asked before one is made. */
 int qos_inodes_find_room(QosInodes *inodes, const QosUser *user);
@@ -87,7 +87,7 @@ void qos_inodes_forget(QosInodes *inodes, fuse_ino_t id, guint64 count);
 
 /* FALSE where the store has nothing to do, and nothing to tell, when a descriptor of the file is
  * closed and others are left. */
-gboolean qos_loan_wants_flush(const QosLoan *loan);
+gboolean qos_inode_ref_wants_flush(const QosInodeRef *ref);
 
 /* FALSE also where `id` is not known. */
 gboolean qos_inodes_is_directory(QosInodes *inodes, fuse_ino_t id);
@@ -97,16 +97,16 @@ gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id);
  * files by their paths (FUSE) have one file for each name, and forget it when its name goes.
  * Directories have one name. */
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id);
-/* `name` in `parent` is about to be removed, or to become another file's; while there is the loan,
- * the file does not become cold. On NFS it becomes cold, unless it is in use, because NFS would
- * give it another name (.nfs...) while the daemon has a descriptor of it. */
-void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
-                              QosLoan *ret_loan);
-/* The loan is one of the inode `id`. */
-gboolean qos_loan_is_of(const QosLoan *loan, fuse_ino_t id);
-fuse_ino_t qos_loan_id(const QosLoan *loan);
+/* `name` in `parent` is about to be removed, or to become another file's; while there is the
+ * reference, the file does not become cold. On NFS it becomes cold, unless it is in use, because
+ * NFS would give it another name (.nfs...) while the daemon has a descriptor of it. */
+void qos_inodes_begin_removal(QosInodes *inodes, const QosInodeRef *parent, const char *name,
+                              QosInodeRef *ret_ref);
+/* The reference is on the inode `id`. */
+gboolean qos_inode_ref_is_of(const QosInodeRef *ref, fuse_ino_t id);
+fuse_ino_t qos_inode_ref_id(const QosInodeRef *ref);
 /* The store's device where the file is: SRC's own, or that of what is mounted below it. */
-dev_t qos_loan_device(const QosLoan *loan);
+dev_t qos_inode_ref_device(const QosInodeRef *ref);
 /* The device of this mount itself: what is mounted of it below SRC is not entered (ELOOP). Before
  * the first request. */
 void qos_inodes_set_own_device(QosInodes *inodes, dev_t device);
@@ -119,24 +119,24 @@ guint64 qos_inodes_shown(QosInodes *inodes, dev_t device, guint64 number);
  * that a change has taken away since. */
 gboolean qos_inodes_show_privileges(QosInodes *inodes, fuse_ino_t id, mode_t mode);
 /* Which bits answers have shown and no change has taken away; 0: none. */
-guint qos_loan_privileges(const QosLoan *loan);
+guint qos_inode_ref_privileges(const QosInodeRef *ref);
 /* Whether a file of that mode lacks any of the bits that were `known`. */
 gboolean qos_privileges_are_lost(guint known, mode_t mode);
 /* The kernel has forgotten the bits that were `known`; of these the file has those of `mode`. */
-void qos_loan_lose_privileges(const QosLoan *loan, guint known, mode_t mode);
+void qos_inode_ref_lose_privileges(const QosInodeRef *ref, guint known, mode_t mode);
 /* Which bits the kernel may have, also such as it does not believe; 0: none. */
-guint qos_loan_held_privileges(const QosLoan *loan);
+guint qos_inode_ref_held_privileges(const QosInodeRef *ref);
 /* Whether a file of that mode lacks any of these. */
 gboolean qos_privileges_are_held(guint known, mode_t mode);
 /* It is open for writing from now on: the number that the last but one gives is another. */
-void qos_loan_note_writer(const QosLoan *loan);
+void qos_inode_ref_note_writer(const QosInodeRef *ref);
 
 typedef enum {
     QOS_REFRESH_BEGUN, /* the kernel is to look the file up again in this thread */
     QOS_REFRESH_DONE,  /* it has done so, and `known` is as it was: it has no bit too many */
     QOS_REFRESH_VAIN,  /* it has, but `known` is another */
 } QosRefreshed;
-QosRefreshed qos_loan_refresh(const QosLoan *loan, pid_t tid, guint known);
+QosRefreshed qos_inode_ref_refresh(const QosInodeRef *ref, pid_t tid, guint known);
 
 /* --- inode_rights.c: what the store's mounts forbid --- */
 
@@ -157,12 +157,12 @@ gulong qos_inodes_source_forbids(QosInodes *inodes);
  * because the administrator allows it. Before the first request. */
 void qos_inodes_allow(QosInodes *inodes, gulong allowed);
 /* What the file's mount forbids now, and the daemon must forbid. */
-gulong qos_loan_forbids(const QosLoan *loan);
+gulong qos_inode_ref_forbids(const QosInodeRef *ref);
 /* Takes from what the store says of the file what its mount forbids. 0, or -ESTALE where the kernel
  * has to look it up again. */
-int qos_loan_disarm(const QosLoan *loan, mode_t *mode, dev_t *device);
+int qos_inode_ref_disarm(const QosInodeRef *ref, mode_t *mode, dev_t *device);
 /* The kernel was told of a device node, and not which device it is. */
-gboolean qos_loan_hides_device(const QosLoan *loan);
+gboolean qos_inode_ref_hides_device(const QosInodeRef *ref);
 
 /* --- how many there are --- */
 
@@ -192,7 +192,7 @@ static inline gboolean qos_file_name_equal(const QosFileName *one, const QosFile
 {
     return one->number == other->number && one->device == other->device;
 }
-void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
+void qos_inode_ref_name(const QosInodeRef *ref, QosFileName *ret_name);
 
 /* The number by which credits on the file go: its inode number in the store. FALSE if it has none
  * that all mounts know: it is unknown here, or on another device than the root. *ret_may_cache:
@@ -200,7 +200,7 @@ void qos_loan_name(const QosLoan *loan, QosFileName *ret_name);
  * Only then is it found by its number. */
 gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number,
                            gboolean *ret_may_cache);
-gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache);
+gboolean qos_inode_ref_number(const QosInodeRef *ref, guint64 *ret_number, gboolean *ret_may_cache);
 /* TRUE where files on `device` have such numbers. */
 gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device);
 
@@ -209,8 +209,8 @@ typedef struct {
     fuse_ino_t id;
     guint64 number; /* as qos_inodes_number() */
     gboolean is_directory;
-    gboolean has_pages;  /* the kernel may have some of the file */
-    gboolean is_on_loan; /* it is open, for one */
+    gboolean has_pages;     /* the kernel may have some of the file */
+    gboolean is_referenced; /* it is open, for one */
 } QosKnownInode;
 /* Appends those (QosKnownInode) with the numbers `first` to `last`. */
 void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *known);
@@ -221,95 +221,97 @@ gboolean qos_inodes_knows(QosInodes *inodes, guint64 number);
 
 /* A CREATE is about to tell the kernel of the file, with attributes to keep. TRUE where the kernel
  * does not know it yet: then the file is on its way to it until something shows that it arrived. */
-gboolean qos_loan_note_sent(const QosLoan *loan);
+gboolean qos_inode_ref_note_sent(const QosInodeRef *ref);
 /* It has arrived. */
-void qos_loan_note_arrived(const QosLoan *loan);
+void qos_inode_ref_note_arrived(const QosInodeRef *ref);
 gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id);
 /* It is taken to have arrived. FALSE where it was not on its way any more. */
 gboolean qos_inodes_end_way(QosInodes *inodes, fuse_ino_t id);
 
 /* --- inode_changes.c: which changes of a file's data are this mount's own (fs/changes.h) ---
  *
- * `asked`: qos_gate_now() before the look at the store that gave the attributes. For directories,
+ * `asked`: qos_clock_now() before the look at the store that gave the attributes. For directories,
  * and files that were never opened, nothing is remembered, and attributes may be told. */
 
 /* Other mounts' changes show by the credits that are lost; before the first file is opened. */
 void qos_inodes_trust_credits(QosInodes *inodes);
 
 /* It is about to be opened: remembers its changes from now on. */
-void qos_loan_watch(const QosLoan *loan);
+void qos_inode_ref_watch(const QosInodeRef *ref);
 /* The mount is about to change the file's data, mtime or size. `fd`: the file, open, to look at it
  * before; -1: no look. Returns what is to be given to qos_file_changes_end() when the change is
  * made; NULL is allowed there. */
-QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd);
+QosFileChanges *qos_inode_ref_begin_change(const QosInodeRef *ref, int fd);
 /* The change is a write that appends to the file `fd`, and the kernel takes it for one at `offset`.
  * If the data lands elsewhere, the kernel does not know it, as if another mount had written it. */
 void qos_file_changes_note_append(QosFileChanges *changes, int fd, off_t offset);
 void qos_file_changes_end(QosFileChanges *changes);
 /* Counts the SETATTRs under way that may set mode or owners: one more (1), or one less (-1).
- * `changes` is what qos_loan_begin_change() returned. */
+ * `changes` is what qos_inode_ref_begin_change() returned. */
 void qos_file_changes_set_rights(QosFileChanges *changes, gint change);
 /* These count, one more (1) or one less (-1), the opens by which data is written into the kernel's
  * pages, and the READs and WRITEs under way for which the kernel keeps pages. */
-void qos_loan_count_writer(const QosLoan *loan, gint change);
-void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change);
+void qos_inode_ref_count_writer(const QosInodeRef *ref, gint change);
+void qos_inode_ref_count_kept(const QosInodeRef *ref, gboolean writes, gint change);
 /* How many READs of pages have ended; whether one was under way then, or has begun since. */
-guint qos_loan_reads(const QosLoan *loan);
-gboolean qos_loan_has_read_since(const QosLoan *loan, guint reads);
-gboolean qos_loan_has_writers(const QosLoan *loan);
+guint qos_inode_ref_reads(const QosInodeRef *ref);
+gboolean qos_inode_ref_has_read_since(const QosInodeRef *ref, guint reads);
+gboolean qos_inode_ref_has_writers(const QosInodeRef *ref);
 /* It is being opened. FALSE: the kernel must drop its pages. */
-gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosTime asked);
+gboolean qos_inode_ref_keeps_pages(const QosInodeRef *ref, const struct stat *stat, QosTime asked);
 /* The same of a file that CREATE has made, or with an answer to SETATTR: the kernel drops nothing.
  */
-void qos_loan_note_told(const QosLoan *loan, struct timespec modified, off_t size, QosTime asked);
+void qos_inode_ref_note_told(const QosInodeRef *ref, struct timespec modified, off_t size,
+                             QosTime asked);
 /* An answer is about to tell of it. FALSE: the kernel must not remember what that says. */
-gboolean qos_loan_may_tell(const QosLoan *loan, struct timespec modified, off_t size,
-                           QosTime asked);
+gboolean qos_inode_ref_may_tell(const QosInodeRef *ref, struct timespec modified, off_t size,
+                                QosTime asked);
 /* Another mount, or a program behind the mount, has changed the file, or may have. */
-void qos_loan_note_foreign(const QosLoan *loan);
+void qos_inode_ref_note_foreign(const QosInodeRef *ref);
 void qos_inodes_note_foreign(QosInodes *inodes, fuse_ino_t id);
-/* The file `id` on loan, but maybe cold: without a descriptor. FALSE: it is not known. */
-gboolean qos_inodes_borrow_known(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan);
+/* A reference on the file `id`, which may be closed: without a descriptor. FALSE: it is not known.
+ */
+gboolean qos_inodes_get_known(QosInodes *inodes, fuse_ino_t id, QosInodeRef *ret_ref);
 /* An answer tells of mode and owners; with `is_taken` the kernel takes them whatever happens
  * meanwhile. FALSE: they are new to it, or may be, and must be told. */
-gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken,
-                              QosTime asked);
+gboolean qos_inode_ref_note_rights(const QosInodeRef *ref, const struct stat *stat,
+                                   gboolean is_taken, QosTime asked);
 
 /* --- inode_pages.c: with a lock server, what the kernel has of the file's pages ---
  *
- * Pages are of an era, > 0 (fs/coherence/stale_pages.h): that in which the first of them was filled
- * since all were dropped. An era ends when credits are lost: pages of an earlier one may be too
- * old. */
+ * Pages are of a generation, > 0 (fs/coherence/stale_pages.h): that in which the first of them was
+ * filled since all were dropped. A generation ends when credits are lost: pages of an earlier one
+ * may be too old. */
 
 /* The kernel may have pages of the file from now on. */
-void qos_loan_note_pages(const QosLoan *loan);
+void qos_inode_ref_note_pages(const QosInodeRef *ref);
 /* Counts the requests for which the kernel keeps pages of the file locked: one more (1), or one
  * less (-1). Returns how many they are then. */
-gint qos_loan_fill(const QosLoan *loan, gint change);
+gint qos_inode_ref_fill(const QosInodeRef *ref, gint change);
 /* That count; 0 where the file is not known. */
 gint qos_inodes_filling(QosInodes *inodes, fuse_ino_t id);
 /* A READ, or with `reads` FALSE a WRITE, is about to fill pages; it is counted already. */
-void qos_loan_note_fill(const QosLoan *loan, gint era, gboolean reads);
+void qos_inode_ref_note_fill(const QosInodeRef *ref, gint generation, gboolean reads);
 /* Whether the kernel may have any pages of the file, but for those that no request told of yet. */
-gboolean qos_loan_has_pages(const QosLoan *loan);
-/* The era of the oldest of them; 0 where there are none, or the file is not known. */
-gint qos_inodes_filled_era(QosInodes *inodes, fuse_ino_t id);
+gboolean qos_inode_ref_has_pages(const QosInodeRef *ref);
+/* The generation of the oldest of them; 0 where there are none, or the file is not known. */
+gint qos_inodes_filled_generation(QosInodes *inodes, fuse_ino_t id);
 
 /* The kernel may drop pages of the file when it takes the answer that is being made. */
-void qos_loan_note_drop(const QosLoan *loan);
+void qos_inode_ref_note_drop(const QosInodeRef *ref);
 /* The kernel is about to be told to drop pages of the file, with `all` each of them. */
 void qos_inodes_begin_drop(QosInodes *inodes, fuse_ino_t id, gboolean all);
 /* A WRITE was made of data that the kernel had put into pages before. Returns whether some pages
  * may have been dropped, and filled by a READ, since the WRITE before it. */
-gboolean qos_loan_end_write(const QosLoan *loan);
+gboolean qos_inode_ref_end_write(const QosInodeRef *ref);
 
 /* What decides how long the kernel may believe an answer about a file. */
 typedef struct {
-    guint64 number;     /* as qos_inodes_number() */
-    gboolean may_cache; /* FALSE also where it has none */
-    gint filled_era;    /* as qos_inodes_filled_era() */
+    guint64 number;         /* as qos_inodes_number() */
+    gboolean may_cache;     /* FALSE also where it has none */
+    gint filled_generation; /* as qos_inodes_filled_generation() */
 } QosInodeLook;
 
-void qos_loan_look(const QosLoan *loan, QosInodeLook *ret_look);
-/* The same, if `drops` with qos_loan_note_drop(), at one look. FALSE: it is not known. */
+void qos_inode_ref_look(const QosInodeRef *ref, QosInodeLook *ret_look);
+/* The same, if `drops` with qos_inode_ref_note_drop(), at one look. FALSE: it is not known. */
 gboolean qos_inodes_look(QosInodes *inodes, fuse_ino_t id, gboolean drops, QosInodeLook *ret_look);

@@ -27,7 +27,7 @@ static QosMoment moment(void)
     struct timespec wall;
 
     clock_gettime(CLOCK_REALTIME, &wall);
-    return (QosMoment){qos_gate_now(), nanoseconds(wall)};
+    return (QosMoment){qos_clock_now(), nanoseconds(wall)};
 }
 
 static QosStamp stamp_of(struct timespec modified, off_t size)
@@ -41,47 +41,47 @@ void qos_inodes_trust_credits(QosInodes *inodes)
 }
 
 /* With credits no look is needed: what is new is the mount's own unless they say otherwise. */
-static gboolean looks(const QosLoan *loan)
+static gboolean looks(const QosInodeRef *ref)
 {
-    return !loan->inodes->has_credits && !qos_loan_wants_flush(loan);
+    return !ref->inodes->has_credits && !qos_inode_ref_wants_flush(ref);
 }
 
-static QosFileChanges *changes_of(const QosLoan *loan)
+static QosFileChanges *changes_of(const QosInodeRef *ref)
 {
-    return g_atomic_pointer_get(&loan->inode->changes);
+    return g_atomic_pointer_get(&ref->inode->changes);
 }
 
-static QosFileChanges *changes_for(const QosLoan *loan)
+static QosFileChanges *changes_for(const QosInodeRef *ref)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
 
     if (changes != NULL)
         return changes;
     changes = g_new0(QosFileChanges, 1);
     qos_mutex_init(&changes->lock, QOS_MUTEX_CHANGES);
-    qos_changes_init(&changes->changes, looks(loan),
-                     loan->inodes->has_credits ? 0 : FOREIGN_PATIENCE);
-    if (g_atomic_pointer_compare_and_exchange(&loan->inode->changes, NULL, changes))
+    qos_changes_init(&changes->changes, looks(ref),
+                     ref->inodes->has_credits ? 0 : FOREIGN_PATIENCE);
+    if (g_atomic_pointer_compare_and_exchange(&ref->inode->changes, NULL, changes))
         return changes;
     qos_file_changes_free(changes);
-    return changes_of(loan);
+    return changes_of(ref);
 }
 
-void qos_loan_watch(const QosLoan *loan)
+void qos_inode_ref_watch(const QosInodeRef *ref)
 {
-    changes_for(loan);
+    changes_for(ref);
 }
 
-QosFileChanges *qos_loan_begin_change(const QosLoan *loan, int fd)
+QosFileChanges *qos_inode_ref_begin_change(const QosInodeRef *ref, int fd)
 {
-    QosFileChanges *changes = changes_of(loan);
-    const QosTime asked = qos_gate_now();
+    QosFileChanges *changes = changes_of(ref);
+    const QosTime asked = qos_clock_now();
     struct stat stat;
     gboolean has_looked;
 
     if (changes == NULL)
         return NULL;
-    has_looked = fd >= 0 && looks(loan) && fstat(fd, &stat) == 0;
+    has_looked = fd >= 0 && looks(ref) && fstat(fd, &stat) == 0;
     const QosMoment now = moment();
     qos_mutex_lock(&changes->lock);
     if (has_looked) {
@@ -101,7 +101,7 @@ void qos_file_changes_note_append(QosFileChanges *changes, int fd, off_t offset)
     if (changes == NULL || fstat(fd, &stat) != 0)
         return;
     qos_mutex_lock(&changes->lock);
-    qos_changes_append(&changes->changes, offset, stat.st_size, qos_gate_now());
+    qos_changes_append(&changes->changes, offset, stat.st_size, qos_clock_now());
     qos_mutex_unlock(&changes->lock);
 }
 
@@ -119,16 +119,16 @@ void qos_file_changes_set_rights(QosFileChanges *changes, gint change)
 {
     if (changes == NULL)
         return;
-    const QosTime now = qos_gate_now();
+    const QosTime now = qos_clock_now();
     qos_mutex_lock(&changes->lock);
     changes->setting += (guint)change;
     changes->rights_at = now;
     qos_mutex_unlock(&changes->lock);
 }
 
-void qos_loan_count_writer(const QosLoan *loan, gint change)
+void qos_inode_ref_count_writer(const QosInodeRef *ref, gint change)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
 
     if (changes == NULL)
         return;
@@ -137,13 +137,13 @@ void qos_loan_count_writer(const QosLoan *loan, gint change)
     qos_mutex_unlock(&changes->lock);
 }
 
-void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change)
+void qos_inode_ref_count_kept(const QosInodeRef *ref, gboolean writes, gint change)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
 
     if (changes == NULL)
         return;
-    const QosTime now = change < 0 ? qos_gate_now() : 0;
+    const QosTime now = change < 0 ? qos_clock_now() : 0;
     qos_mutex_lock(&changes->lock);
     changes->changes.kept += (guint)change;
     if (writes)
@@ -156,9 +156,9 @@ void qos_loan_count_kept(const QosLoan *loan, gboolean writes, gint change)
     qos_mutex_unlock(&changes->lock);
 }
 
-guint qos_loan_reads(const QosLoan *loan)
+guint qos_inode_ref_reads(const QosInodeRef *ref)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
 
     if (changes == NULL)
         return 0;
@@ -168,9 +168,9 @@ guint qos_loan_reads(const QosLoan *loan)
     return ended;
 }
 
-gboolean qos_loan_has_read_since(const QosLoan *loan, guint reads)
+gboolean qos_inode_ref_has_read_since(const QosInodeRef *ref, guint reads)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
 
     if (changes == NULL)
         return TRUE;
@@ -180,9 +180,9 @@ gboolean qos_loan_has_read_since(const QosLoan *loan, guint reads)
     return has_read;
 }
 
-gboolean qos_loan_has_writers(const QosLoan *loan)
+gboolean qos_inode_ref_has_writers(const QosInodeRef *ref)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
 
     if (changes == NULL)
         return FALSE;
@@ -192,9 +192,9 @@ gboolean qos_loan_has_writers(const QosLoan *loan)
     return has_writers;
 }
 
-gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosTime asked)
+gboolean qos_inode_ref_keeps_pages(const QosInodeRef *ref, const struct stat *stat, QosTime asked)
 {
-    QosFileChanges *changes = changes_for(loan);
+    QosFileChanges *changes = changes_for(ref);
     const QosStamp stamp = stamp_of(stat->st_mtim, stat->st_size);
     const QosMoment now = moment();
 
@@ -204,9 +204,10 @@ gboolean qos_loan_keeps_pages(const QosLoan *loan, const struct stat *stat, QosT
     return keeps;
 }
 
-void qos_loan_note_told(const QosLoan *loan, struct timespec modified, off_t size, QosTime asked)
+void qos_inode_ref_note_told(const QosInodeRef *ref, struct timespec modified, off_t size,
+                             QosTime asked)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
     const QosStamp stamp = stamp_of(modified, size);
 
     if (changes == NULL)
@@ -217,9 +218,10 @@ void qos_loan_note_told(const QosLoan *loan, struct timespec modified, off_t siz
     qos_mutex_unlock(&changes->lock);
 }
 
-gboolean qos_loan_may_tell(const QosLoan *loan, struct timespec modified, off_t size, QosTime asked)
+gboolean qos_inode_ref_may_tell(const QosInodeRef *ref, struct timespec modified, off_t size,
+                                QosTime asked)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
     const QosStamp stamp = stamp_of(modified, size);
 
     if (changes == NULL)
@@ -231,13 +233,13 @@ gboolean qos_loan_may_tell(const QosLoan *loan, struct timespec modified, off_t 
     return may_tell;
 }
 
-void qos_loan_note_foreign(const QosLoan *loan)
+void qos_inode_ref_note_foreign(const QosInodeRef *ref)
 {
-    QosFileChanges *changes = changes_of(loan);
+    QosFileChanges *changes = changes_of(ref);
 
     if (changes == NULL)
         return;
-    const QosTime now = qos_gate_now();
+    const QosTime now = qos_clock_now();
     qos_mutex_lock(&changes->lock);
     qos_changes_note_foreign(&changes->changes, now);
     qos_mutex_unlock(&changes->lock);
@@ -245,19 +247,19 @@ void qos_loan_note_foreign(const QosLoan *loan)
 
 void qos_inodes_note_foreign(QosInodes *inodes, fuse_ino_t id)
 {
-    g_auto(QosLoan) loan = {0};
+    g_auto(QosInodeRef) ref = {0};
 
-    if (qos_inodes_borrow_known(inodes, id, &loan))
-        qos_loan_note_foreign(&loan);
+    if (qos_inodes_get_known(inodes, id, &ref))
+        qos_inode_ref_note_foreign(&ref);
 }
 
-gboolean qos_inodes_borrow_known(QosInodes *inodes, fuse_ino_t id, QosLoan *ret_loan)
+gboolean qos_inodes_get_known(QosInodes *inodes, fuse_ino_t id, QosInodeRef *ret_ref)
 {
     qos_mutex_lock(&inodes->lock);
     QosInode *inode = qos_inode_by_id_locked(inodes, id);
     if (inode != NULL) {
-        qos_inode_lend_locked(inode);
-        *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = inode->fd};
+        qos_inode_get_locked(inode);
+        *ret_ref = (QosInodeRef){.inodes = inodes, .inode = inode, .fd = inode->fd};
     }
     qos_mutex_unlock(&inodes->lock);
     return inode != NULL;
@@ -296,22 +298,22 @@ static gboolean are_old_locked(QosFileChanges *changes, gboolean are_known, gboo
     return now >= changes->rights_until;
 }
 
-gboolean qos_loan_note_rights(const QosLoan *loan, const struct stat *stat, gboolean is_taken,
-                              QosTime asked)
+gboolean qos_inode_ref_note_rights(const QosInodeRef *ref, const struct stat *stat,
+                                   gboolean is_taken, QosTime asked)
 {
-    QosFileChanges *changes = changes_of(loan);
-    const guint before = (guint)g_atomic_int_get(&loan->inode->told_rights);
+    QosFileChanges *changes = changes_of(ref);
+    const guint before = (guint)g_atomic_int_get(&ref->inode->told_rights);
     const guint rights = rights_of(before, stat);
     const gboolean are_known = before == rights || before == 0; /* the first makes it known */
 
     if (changes == NULL) {
-        g_atomic_int_set(&loan->inode->told_rights, rights);
+        g_atomic_int_set(&ref->inode->told_rights, rights);
         return rights != RIGHTS_ALWAYS;
     }
-    const QosTime now = qos_gate_now();
+    const QosTime now = qos_clock_now();
     qos_mutex_lock(&changes->lock);
     if (is_taken || rights == RIGHTS_ALWAYS || !may_be_set_locked(changes, asked))
-        g_atomic_int_set(&loan->inode->told_rights, rights);
+        g_atomic_int_set(&ref->inode->told_rights, rights);
     const gboolean are_old = are_old_locked(changes, are_known, is_taken, asked, now);
     qos_mutex_unlock(&changes->lock);
     return are_old && rights != RIGHTS_ALWAYS;

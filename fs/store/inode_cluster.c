@@ -5,12 +5,12 @@
 
 #include "fs/store/inode_state.h"
 
-void qos_loan_name(const QosLoan *loan, QosFileName *ret_name)
+void qos_inode_ref_name(const QosInodeRef *ref, QosFileName *ret_name)
 {
-    const QosInodeKey *key = &loan->inode->key;
+    const QosInodeKey *key = &ref->inode->key;
 
     ret_name->number = key->number;
-    ret_name->device = key->device != loan->inodes->root_device ? key->device : 0;
+    ret_name->device = key->device != ref->inodes->root_device ? key->device : 0;
 }
 
 gboolean qos_inodes_is_shared(const QosInodes *inodes, dev_t device)
@@ -39,9 +39,9 @@ gboolean qos_inodes_number(QosInodes *inodes, fuse_ino_t id, guint64 *ret_number
     return is_shared;
 }
 
-gboolean qos_loan_number(const QosLoan *loan, guint64 *ret_number, gboolean *ret_may_cache)
+gboolean qos_inode_ref_number(const QosInodeRef *ref, guint64 *ret_number, gboolean *ret_may_cache)
 {
-    return qos_inode_number(loan->inodes, loan->inode, ret_number, ret_may_cache);
+    return qos_inode_number(ref->inodes, ref->inode, ret_number, ret_may_cache);
 }
 
 /* The key of the file that all mounts know by `number`. */
@@ -64,10 +64,10 @@ void qos_inodes_list(QosInodes *inodes, guint64 first, guint64 last, GArray *kno
         if (inode != NULL) {
             QosKnownInode one = {.id = inode->id,
                                  .number = key.number,
-                                 .is_on_loan = g_atomic_int_get(&inode->use) >= QOS_USE_LOAN,
+                                 .is_referenced = g_atomic_int_get(&inode->use) >= QOS_USE_REF,
                                  .is_directory = inode->is_directory,
-                                 .has_pages =
-                                     inode->has_pages || g_atomic_int_get(&inode->filled_era) != 0};
+                                 .has_pages = inode->has_pages ||
+                                              g_atomic_int_get(&inode->filled_generation) != 0};
             g_array_append_val(known, one);
         }
         if (key.number == last)
@@ -96,20 +96,20 @@ gboolean qos_inodes_knows(QosInodes *inodes, guint64 number)
     return is_known;
 }
 
-gboolean qos_loan_note_sent(const QosLoan *loan)
+gboolean qos_inode_ref_note_sent(const QosInodeRef *ref)
 {
-    qos_mutex_lock(&loan->inodes->lock);
-    gboolean is_new = loan->inode->lookups == 1;
-    loan->inode->is_on_its_way = is_new ? 1 : 0;
-    qos_mutex_unlock(&loan->inodes->lock);
+    qos_mutex_lock(&ref->inodes->lock);
+    gboolean is_new = ref->inode->lookups == 1;
+    ref->inode->is_on_its_way = is_new ? 1 : 0;
+    qos_mutex_unlock(&ref->inodes->lock);
     return is_new;
 }
 
-void qos_loan_note_arrived(const QosLoan *loan)
+void qos_inode_ref_note_arrived(const QosInodeRef *ref)
 {
-    qos_mutex_lock(&loan->inodes->lock);
-    loan->inode->is_on_its_way = 0;
-    qos_mutex_unlock(&loan->inodes->lock);
+    qos_mutex_lock(&ref->inodes->lock);
+    ref->inode->is_on_its_way = 0;
+    qos_mutex_unlock(&ref->inodes->lock);
 }
 
 gboolean qos_inodes_is_on_its_way(QosInodes *inodes, fuse_ino_t id)

@@ -3,7 +3,7 @@
  *
  * A look-up opens the file behind the name, asks for its key, and finds or makes the inode with
  * that key. If that inode is cold, it also compares the file handle. If the file is likely to be
- * warm, the key is asked for by the name alone, and nothing is opened.
+ * open_inode, the key is asked for by the name alone, and nothing is opened.
  *
  * A name that is to be removed is looked up only if inodes are cold, or may soon be, so that a
  * removal costs nothing more while few files are known. NFS is different, because it keeps a
@@ -32,8 +32,8 @@ static QosInode *inode_of_locked(QosInodes *inodes, const QosFacts *facts)
     return NULL;
 }
 
-/* The same, if it is the file with this handle. A warm inode is for certain. A cold one loses its
- * key if that has become another file's. */
+/* The same, if it is the file with this handle. A open_inode inode is for certain. A cold one loses
+ * its key if that has become another file's. */
 static QosInode *find_locked(QosInodes *inodes, const QosFacts *facts, const QosFileHandle *handle)
 {
     QosInode *inode = inode_of_locked(inodes, facts);
@@ -67,9 +67,10 @@ static struct fuse_entry_param entry_of(const QosFacts *facts, fuse_ino_t id)
 }
 
 /* Counts a look-up of the file that is `fd` (O_PATH, taken over) and of which `facts` are.
- * *ret_known: it was warm. *ret_loan: the file, where that is not NULL. */
+ * *ret_known: it was open. *ret_ref: the file, where that is not NULL. */
 static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUser *user,
-                        struct fuse_entry_param *ret_entry, gboolean *ret_known, QosLoan *ret_loan)
+                        struct fuse_entry_param *ret_entry, gboolean *ret_known,
+                        QosInodeRef *ret_ref)
 {
     QosInode *inode;
     gboolean has_surplus;
@@ -97,11 +98,11 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUse
         fd = -1;
     }
     inode->lookups++;
-    if (ret_loan != NULL) {
-        qos_inode_lend_locked(inode);
-        *ret_loan = (QosLoan){.inodes = inodes, .inode = inode, .fd = inode->fd};
+    if (ret_ref != NULL) {
+        qos_inode_get_locked(inode);
+        *ret_ref = (QosInodeRef){.inodes = inodes, .inode = inode, .fd = inode->fd};
     }
-    qos_inode_settle_locked(inodes, inode);
+    qos_inode_update_locked(inodes, inode);
     *ret_entry = entry_of(facts, inode->id);
     has_surplus = inodes->open_count > inodes->open_max;
     qos_mutex_unlock(&inodes->lock);
@@ -114,9 +115,9 @@ static int count_lookup(QosInodes *inodes, int fd, const QosFacts *facts, QosUse
     return 0;
 }
 
-/* Counts a look-up of a warm file by its key alone: its descriptor pins it, so that the key can be
+/* Counts a look-up of an open file by its key alone: its descriptor pins it, so that the key can be
  * no other's. For any other file, ret_entry->ino is 0. */
-static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const char *name,
+static int count_warm_lookup(QosInodes *inodes, const QosInodeRef *parent, const char *name,
                              struct fuse_entry_param *ret_entry)
 {
     QosInode *inode;
@@ -130,16 +131,16 @@ static int count_warm_lookup(QosInodes *inodes, const QosLoan *parent, const cha
     inode = inode_of_locked(inodes, &facts);
     if (inode != NULL && inode->fd >= 0) {
         inode->lookups++;
-        qos_inode_settle_locked(inodes, inode);
+        qos_inode_update_locked(inodes, inode);
         ret_entry->ino = inode->id;
     }
     qos_mutex_unlock(&inodes->lock);
     return 0;
 }
 
-/* A new file costs openat() and statx(), a warm one only the latter: what the last look-up in the
+/* A new file costs openat() and statx(), an open one only the latter: what the last look-up in the
  * directory found is what this one expects, as programs walk a directory. */
-int qos_inodes_lookup(QosInodes *inodes, const QosLoan *parent, const char *name, QosUser *user,
+int qos_inodes_lookup(QosInodes *inodes, const QosInodeRef *parent, const char *name, QosUser *user,
                       struct fuse_entry_param *ret_entry)
 {
     /* Where the kernel does not tell the mount, only a descriptor tells its flags. */
@@ -182,7 +183,7 @@ static int open_path(int fd)
 }
 
 int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry_param *ret_entry,
-                     QosLoan *ret_loan)
+                     QosInodeRef *ret_ref)
 {
     QosFacts facts = {0};
     int error, path_fd = open_path(fd);
@@ -192,14 +193,14 @@ int qos_inodes_adopt(QosInodes *inodes, int fd, QosUser *user, struct fuse_entry
         return path_fd;
     error = qos_inodes_examine(inodes, path_fd, "", &facts);
     if (error == 0)
-        return count_lookup(inodes, path_fd, &facts, user, ret_entry, &known, ret_loan);
+        return count_lookup(inodes, path_fd, &facts, user, ret_entry, &known, ret_ref);
     close(path_fd);
     return error;
 }
 
 /* --- before a name goes (inode_removed.c) --- */
 
-/* No inode becomes cold before a further eighth of their descriptors is taken. */
+/* No inode is closed before a further eighth of their descriptors is taken. */
 static gboolean are_any_cold_soon(QosInodes *inodes)
 {
     qos_mutex_lock(&inodes->lock);
@@ -210,7 +211,7 @@ static gboolean are_any_cold_soon(QosInodes *inodes)
 }
 
 /* The inode of the file that the name is, 0: it is not known. */
-static fuse_ino_t find_name(QosInodes *inodes, const QosLoan *parent, const char *name)
+static fuse_ino_t find_name(QosInodes *inodes, const QosInodeRef *parent, const char *name)
 {
     QosFacts facts = {0};
 
@@ -223,7 +224,7 @@ static fuse_ino_t find_name(QosInodes *inodes, const QosLoan *parent, const char
     return id;
 }
 
-/* NFS shall find no descriptor of the daemon's: the inode becomes cold. */
+/* NFS shall find no descriptor of the daemon's: the inode is closed. */
 static void let_go(QosInodes *inodes, fuse_ino_t id)
 {
     QosInode *inode;
@@ -234,18 +235,18 @@ static void let_go(QosInodes *inodes, fuse_ino_t id)
     if (inode != NULL && inode->is_directory)
         inode = NULL;
     if (inode != NULL)
-        qos_inode_lend_locked(inode);
+        qos_inode_get_locked(inode);
     qos_mutex_unlock(&inodes->lock);
     if (inode == NULL)
         return;
-    fd = qos_inode_cool(inodes, inode);
+    fd = qos_inode_close(inodes, inode);
     if (fd >= 0)
         close(fd);
     qos_inode_put(inodes, inode);
 }
 
-void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const char *name,
-                              QosLoan *ret_loan)
+void qos_inodes_begin_removal(QosInodes *inodes, const QosInodeRef *parent, const char *name,
+                              QosInodeRef *ret_ref)
 {
     const gboolean is_nfs = qos_mounts_keep_removed(inodes->mounts, parent->inode->key.mount);
     fuse_ino_t id;
@@ -258,5 +259,5 @@ void qos_inodes_begin_removal(QosInodes *inodes, const QosLoan *parent, const ch
     if (is_nfs)
         let_go(inodes, id);
     else /* one that cannot be found again is lost already */
-        (void)qos_inodes_borrow(inodes, id, ret_loan);
+        (void)qos_inodes_get(inodes, id, ret_ref);
 }

@@ -45,9 +45,9 @@ gboolean qos_inodes_show_privileges(QosInodes *inodes, fuse_ino_t id, mode_t mod
     return (known & bits) == bits;
 }
 
-guint qos_loan_privileges(const QosLoan *loan)
+guint qos_inode_ref_privileges(const QosInodeRef *ref)
 {
-    const guint known = g_atomic_int_get(&loan->inode->privileges);
+    const guint known = g_atomic_int_get(&ref->inode->privileges);
 
     return (known & BITS) != 0 ? known : 0;
 }
@@ -57,19 +57,19 @@ gboolean qos_privileges_are_lost(guint known, mode_t mode)
     return (known & BITS & ~bits_of(mode)) != 0;
 }
 
-void qos_loan_lose_privileges(const QosLoan *loan, guint known, mode_t mode)
+void qos_inode_ref_lose_privileges(const QosInodeRef *ref, guint known, mode_t mode)
 {
     const guint lost = known & BITS & ~bits_of(mode);
 
-    g_atomic_int_compare_and_exchange(&loan->inode->privileges, known,
+    g_atomic_int_compare_and_exchange(&ref->inode->privileges, known,
                                       (known & ~lost) | lost << STALE_SHIFT);
 }
 
 /* --- what it has --- */
 
-guint qos_loan_held_privileges(const QosLoan *loan)
+guint qos_inode_ref_held_privileges(const QosInodeRef *ref)
 {
-    const guint known = g_atomic_int_get(&loan->inode->privileges);
+    const guint known = g_atomic_int_get(&ref->inode->privileges);
 
     return (known & (BITS | BITS << STALE_SHIFT)) != 0 ? known : 0;
 }
@@ -79,29 +79,29 @@ gboolean qos_privileges_are_held(guint known, mode_t mode)
     return ((known | known >> STALE_SHIFT) & BITS & ~bits_of(mode)) != 0;
 }
 
-void qos_loan_note_writer(const QosLoan *loan)
+void qos_inode_ref_note_writer(const QosInodeRef *ref)
 {
-    g_atomic_int_add(&loan->inode->privileges, COUNT);
+    g_atomic_int_add(&ref->inode->privileges, COUNT);
 }
 
-static QosRefresh *refresh_of(const QosLoan *loan, pid_t tid)
+static QosRefresh *refresh_of(const QosInodeRef *ref, pid_t tid)
 {
-    return &loan->inodes->refreshes[(loan->inode->id + (guint64)tid) % QOS_REFRESHES];
+    return &ref->inodes->refreshes[(ref->inode->id + (guint64)tid) % QOS_REFRESHES];
 }
 
-QosRefreshed qos_loan_refresh(const QosLoan *loan, pid_t tid, guint known)
+QosRefreshed qos_inode_ref_refresh(const QosInodeRef *ref, pid_t tid, guint known)
 {
-    const fuse_ino_t id = loan->inode->id;
-    QosRefresh *refresh = refresh_of(loan, tid);
+    const fuse_ino_t id = ref->inode->id;
+    QosRefresh *refresh = refresh_of(ref, tid);
     QosRefreshed done = QOS_REFRESH_BEGUN;
 
-    qos_mutex_lock(&loan->inodes->lock);
+    qos_mutex_lock(&ref->inodes->lock);
     if (refresh->id == id && refresh->tid == tid)
         done = refresh->known == known ? QOS_REFRESH_DONE : QOS_REFRESH_VAIN;
     *refresh = (QosRefresh){.id = done == QOS_REFRESH_BEGUN ? id : 0, .tid = tid, .known = known};
-    qos_mutex_unlock(&loan->inodes->lock);
+    qos_mutex_unlock(&ref->inodes->lock);
     if (done == QOS_REFRESH_DONE)
-        g_atomic_int_compare_and_exchange(&loan->inode->privileges, known,
+        g_atomic_int_compare_and_exchange(&ref->inode->privileges, known,
                                           known & ~(BITS << STALE_SHIFT));
     return done;
 }

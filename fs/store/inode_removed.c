@@ -5,12 +5,13 @@
  * The file lives as long as any process has a descriptor of it, and no file handle finds it again.
  * The daemon cannot tell whether a program holds it; the kernel forgets it soon if none does.
  *
- * So an inode that is to become cold keeps its descriptor if its file has no name left. It goes to
+ * So an inode that is to be closed keeps its descriptor if its file has no name left. It goes to
  * the queue of removed inodes, and leaves it when the kernel forgets the inode. A quarter of all
  * descriptors may be of such files, shared among users as fs/quota.h says. Beyond that the oldest
  * is given up, and the file is lost if a program still holds it.
  *
- * An inode that is already cold must become warm before its name goes. inode_lookup.c does that.
+ * An inode that is already cold must become open_inode before its name goes. inode_lookup.c does
+ * that.
  */
 #include <fcntl.h>
 
@@ -35,24 +36,24 @@ void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode)
     inode->is_removed = 0;
     if (inode->user != NULL)
         inode->user->removed_files--;
-    g_atomic_int_or(&inode->use, QOS_USE_SETTLE);
+    g_atomic_int_or(&inode->use, QOS_USE_UPDATE);
 }
 
-/* The inode that is to be given up, on loan: the oldest; or `inode` itself, if none may go in its
- * place; or NULL, if there is room for another. */
+/* The inode that is to be given up, referenced: the oldest; or `inode` itself, if none may go in
+ * its verdict; or NULL, if there is room for another. */
 static QosInode *make_room_locked(QosInodes *inodes, QosInode *inode)
 {
     const guint left = inodes->removed_max - inodes->removed.length;
     const guint of_user = inode->user != NULL ? inode->user->removed_files : 0;
-    const QosPlace place = qos_place_for(left, 0, of_user);
+    const QosQuotaVerdict verdict = qos_quota_check(left, 0, of_user);
     QosInode *oldest = g_queue_peek_tail(&inodes->removed);
 
-    if (place == QOS_PLACE_FREE)
+    if (verdict == QOS_QUOTA_FREE)
         return NULL;
-    if (oldest == NULL || (place == QOS_PLACE_OF_USER && oldest->user != inode->user))
+    if (oldest == NULL || (verdict == QOS_QUOTA_OF_USER && oldest->user != inode->user))
         return inode;
     qos_inode_leave_removed_locked(inodes, oldest);
-    qos_inode_lend_locked(oldest);
+    qos_inode_get_locked(oldest);
     return oldest;
 }
 
@@ -60,7 +61,7 @@ QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode)
 {
     QosInode *given_up;
 
-    if (!is_nameless(inode->fd)) /* which stays while it is on loan */
+    if (!is_nameless(inode->fd)) /* which stays while it is referenced */
         return inode;
     qos_mutex_lock(&inodes->lock);
     given_up = inode->is_removed ? NULL : make_room_locked(inodes, inode);

@@ -41,9 +41,9 @@ static gulong forbidden_on(QosInodes *inodes, guint64 mount, int fd)
     return qos_inodes_source_forbids(inodes) & ~inodes->root_allows;
 }
 
-gulong qos_loan_forbids(const QosLoan *loan)
+gulong qos_inode_ref_forbids(const QosInodeRef *ref)
 {
-    return forbidden_on(loan->inodes, loan->inode->key.mount, loan->fd);
+    return forbidden_on(ref->inodes, ref->inode->key.mount, ref->fd);
 }
 
 static mode_t harmless_mode(mode_t mode)
@@ -69,25 +69,25 @@ void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts)
 
 /* The kernel keeps the number of a device that it was told once. If the device may not be opened
  * any more, the kernel must look the name up again, and finds another inode. */
-int qos_loan_disarm(const QosLoan *loan, mode_t *mode, dev_t *device)
+int qos_inode_ref_disarm(const QosInodeRef *ref, mode_t *mode, dev_t *device)
 {
     gulong forbidden;
 
     if (!qos_mode_gives_rights(*mode))
         return 0;
-    forbidden = qos_loan_forbids(loan);
+    forbidden = qos_inode_ref_forbids(ref);
     if ((forbidden & MS_NOSUID) != 0)
         *mode = harmless_mode(*mode);
     if (!qos_mode_is_device(*mode))
         return 0;
-    if ((forbidden & MS_NODEV) != 0 && !loan->inode->hides_device)
+    if ((forbidden & MS_NODEV) != 0 && !ref->inode->hides_device)
         return -ESTALE;
-    if (loan->inode->hides_device)
+    if (ref->inode->hides_device)
         *device = NO_DRIVER;
     return 0;
 }
 
-gboolean qos_loan_hides_device(const QosLoan *loan)
+gboolean qos_inode_ref_hides_device(const QosInodeRef *ref)
 {
-    return loan->inode->hides_device;
+    return ref->inode->hides_device;
 }

@@ -57,23 +57,24 @@ struct QosFileChanges {
 
 /* What QosInode.use is made of. */
 enum {
-    QOS_USE_RECENT = 1, /* it was borrowed since the hand of the clock came by */
-    QOS_USE_SETTLE = 2, /* the return of the last loan settles it: the kernel does not know it, or
-                           it has a descriptor and is not on the clock */
-    QOS_USE_LOAN = 4,   /* each loan */
+    QOS_USE_RECENT = 1, /* it was referenced since the hand of the clock came by */
+    QOS_USE_UPDATE = 2, /* the return of the last reference settles it: the kernel does not know it,
+                           or it has a descriptor and is not on the clock */
+    QOS_USE_REF = 4,    /* each reference */
 };
 
 /* There may be millions: the order leaves no gaps. */
 struct QosInode {
     guint64 id; /* first: the index by id holds these */
     QosInodeKey key;
-    guint use;       /* atomic; all but the return of a loan changes it under the table's lock, and
-                        all but a loan of the root */
-    gint filling;    /* atomic: see qos_loan_fill() */
-    gint filled_era; /* atomic: of the oldest pages that the kernel may have; 0: it has none */
-    gint refill;     /* atomic: QosRefill */
+    guint use;    /* atomic; all but the put of a reference changes it under the table's lock, and
+                     all but a reference on the root */
+    gint filling; /* atomic: see qos_inode_ref_fill() */
+    gint filled_generation; /* atomic: of the oldest pages that the kernel may have; 0: it has none
+                             */
+    gint refill;            /* atomic: QosRefill */
     guint told_rights; /* atomic: a digest of mode and owners, as the kernel was told them last */
-    gint finds_known;  /* atomic; a directory: the last look-up in it was of a warm file */
+    gint finds_known;  /* atomic; a directory: the last look-up in it was of an open file */
     guint privileges;  /* atomic; inode_privileges.c: bits that answers have shown */
     /* --- never changes, and so is read without a lock: bits in a word of their own, because a bit
      * that changes would share its word with these --- */
@@ -82,12 +83,12 @@ struct QosInode {
     guint hides_device : 1; /* the kernel was told another number than the store has */
     /* --- under the table's lock --- */
     guint64 lookups;
-    int fd;             /* O_PATH, or -1: cold */
+    int fd;             /* O_PATH, or -1: closed */
     guint keeps_fd : 1; /* it has no handle */
     guint is_on_clock : 1;
     guint is_removed : 1; /* in the queue of these, and not on the clock */
     guint has_pages : 1;
-    guint is_on_its_way : 1; /* see qos_loan_note_sent() */
+    guint is_on_its_way : 1; /* see qos_inode_ref_note_sent() */
     QosFileHandle *handle;   /* NULL until it is first needed; stays then */
     QosUser *user;           /* that found it; NULL: nothing bounds that user */
     GList clock;             /* in the table's, or in `removed`, while it is on either */
@@ -109,9 +110,9 @@ struct QosInodes {
     QosRefresh refreshes[QOS_REFRESHES];
     GArray *devices; /* of dev_t: those other than the root's, in the order they were seen */
     /* --- read-only --- */
-    guint open_max; /* beyond it inodes become cold */
+    guint open_max; /* beyond it inodes are closed */
     guint removed_max;
-    guint bound; /* at it, no more files become known while none can become cold */
+    guint bound; /* at it, no more files become known while none can be closed */
     QosInode *root;
     dev_t root_device;
     int source;                /* SRC as it is mounted, where the root is a copy of that; else -1 */
@@ -119,7 +120,7 @@ struct QosInodes {
     guint64 source_mount;      /* its flags hold for the root's mount */
     dev_t own_device;          /* of this mount; 0: not known */
     guint64 root_mount;        /* as in keys */
-    gboolean root_wants_flush; /* see qos_loan_wants_flush() */
+    gboolean root_wants_flush; /* see qos_inode_ref_wants_flush() */
     gulong root_allows;        /* set before the first request: see qos_inodes_allow() */
     QosMountFlags *mount_flags;
     gboolean has_credits; /* see qos_inodes_trust_credits() */
@@ -151,8 +152,8 @@ static inline QosInode *qos_inode_by_key_locked(QosInodes *inodes, const QosInod
     return found == NULL ? NULL : (QosInode *)(found - offsetof(QosInode, key));
 }
 
-/* Takes it off the clock, wherever it is there. The return of its last loan, or a look-up, adds it
- * again. */
+/* Takes it off the clock, wherever it is there. The return of its last reference, or a look-up,
+ * adds it again. */
 static inline void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *inode)
 {
     if (inode->is_on_clock)
@@ -160,10 +161,10 @@ static inline void qos_inode_take_off_clock_locked(QosInodes *inodes, QosInode *
     inode->is_on_clock = FALSE;
 }
 
-/* One loan more. */
-static inline void qos_inode_lend_locked(QosInode *inode)
+/* One reference more. */
+static inline void qos_inode_get_locked(QosInode *inode)
 {
-    g_atomic_int_add(&inode->use, QOS_USE_LOAN);
+    g_atomic_int_add(&inode->use, QOS_USE_REF);
     if ((g_atomic_int_get(&inode->use) & QOS_USE_RECENT) == 0)
         g_atomic_int_or(&inode->use, QOS_USE_RECENT);
 }
@@ -179,12 +180,12 @@ QosInode *qos_inode_add_locked(QosInodes *inodes, fuse_ino_t id, const QosFacts 
 void qos_inode_detach_key_locked(QosInodes *inodes, QosInode *inode);
 /* Puts an inode, after its counts have changed, onto the clock or out of the table. Returns it in
  * the latter case, to be freed. */
-QosInode *qos_inode_settle_locked(QosInodes *inodes, QosInode *inode);
-/* Gives back one loan. */
+QosInode *qos_inode_update_locked(QosInodes *inodes, QosInode *inode);
+/* Puts one reference. */
 void qos_inode_put(QosInodes *inodes, QosInode *inode);
-/* Makes an inode cold that has no loan but the caller's: its descriptor, to be closed; or -1 where
+/* Closes an inode that has no reference but the caller's: its descriptor, to be closed; or -1 where
  * it stays as it is. */
-int qos_inode_cool(QosInodes *inodes, QosInode *inode);
+int qos_inode_close(QosInodes *inodes, QosInode *inode);
 /* Closes descriptors until they are no more than they may be, as far as there are any to close. */
 void qos_inodes_close_surplus(QosInodes *inodes);
 /* 0, or why the user finds no more files: -ENFILE or -EMFILE. */
@@ -198,11 +199,11 @@ void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts);
 
 /* --- inode_removed.c --- */
 
-/* `inode`, on loan to the caller, is to become cold. Returns the one that is to become cold
- * instead, on loan too: `inode` itself; or, if that has lost its last name, one that lost it
+/* `inode`, referenced by the caller, is to become cold. Returns the one that is to become cold
+ * instead, referenced too: `inode` itself; or, if that has lost its last name, one that lost it
  * earlier, or none (NULL). */
 QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode);
-/* It may become cold again, or is forgotten. */
+/* It may be closed again, or is forgotten. */
 void qos_inode_leave_removed_locked(QosInodes *inodes, QosInode *inode);
 
 /* --- inode_cluster.c --- */

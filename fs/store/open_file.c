@@ -12,104 +12,106 @@
 
 #define LISTS 1021 /* a prime, as inode numbers may be multiples of anything else */
 
-struct QosHandles {
+struct QosOpenFiles {
     guint most;
     QosMutex lock; /* what follows */
     guint count;
-    GQueue open[LISTS]; /* of QosHandle, by the file's name */
+    GQueue open[LISTS]; /* of QosOpenFile, by the file's name */
 };
 
-static GQueue *list_by_name(QosHandles *handles, const QosFileName *name)
+static GQueue *list_by_name(QosOpenFiles *open_files, const QosFileName *name)
 {
-    return &handles->open[name->number % LISTS];
+    return &open_files->open[name->number % LISTS];
 }
 
-static GQueue *list_of(const QosHandle *handle)
+static GQueue *list_of(const QosOpenFile *open_file)
 {
-    return list_by_name(handle->handles, &handle->name);
+    return list_by_name(open_file->open_files, &open_file->name);
 }
 
-gboolean qos_handles_has(QosHandles *handles, const QosFileName *name,
-                         gboolean (*is_such)(const QosHandle *handle))
+gboolean qos_open_files_has(QosOpenFiles *open_files, const QosFileName *name,
+                            gboolean (*is_such)(const QosOpenFile *open_file))
 {
     gboolean has = FALSE;
 
-    qos_mutex_lock(&handles->lock);
-    for (const GList *link = list_by_name(handles, name)->head; link != NULL; link = link->next) {
-        const QosHandle *handle = link->data;
+    qos_mutex_lock(&open_files->lock);
+    for (const GList *link = list_by_name(open_files, name)->head; link != NULL;
+         link = link->next) {
+        const QosOpenFile *open_file = link->data;
 
-        has |= qos_file_name_equal(&handle->name, name) && is_such(handle);
+        has |= qos_file_name_equal(&open_file->name, name) && is_such(open_file);
     }
-    qos_mutex_unlock(&handles->lock);
+    qos_mutex_unlock(&open_files->lock);
     return has;
 }
 
-QosHandles *qos_handles_new(guint most)
+QosOpenFiles *qos_open_files_new(guint most)
 {
-    QosHandles *handles = g_new0(QosHandles, 1);
+    QosOpenFiles *open_files = g_new0(QosOpenFiles, 1);
 
-    handles->most = most;
-    qos_mutex_init(&handles->lock, QOS_MUTEX_HANDLES);
-    return handles;
+    open_files->most = most;
+    qos_mutex_init(&open_files->lock, QOS_MUTEX_OPEN_FILES);
+    return open_files;
 }
 
-static void close_file(QosHandle *handle)
+static void close_file(QosOpenFile *open_file)
 {
     qos_mutex_assert_call(QOS_MUTEX_CALL_STORE);
-    if (handle->fd >= 0)
-        close(handle->fd);
-    if (handle->writes_pages)
-        qos_loan_count_writer(&handle->file, -1);
-    if (handle->backing.id != 0)
-        qos_loan_note_foreign(&handle->file);
-    qos_backing_leave(&handle->backing);
-    qos_openers_leave(handle->open_file, handle->caller->job);
-    qos_loan_return(&handle->file);
-    qos_stream_free(handle->stream);
+    if (open_file->fd >= 0)
+        close(open_file->fd);
+    if (open_file->writes_pages)
+        qos_inode_ref_count_writer(&open_file->file, -1);
+    if (open_file->passthrough.id != 0)
+        qos_inode_ref_note_foreign(&open_file->file);
+    qos_passthrough_leave(&open_file->passthrough);
+    qos_open_jobs_leave(open_file->file_jobs, open_file->caller->job);
+    qos_inode_ref_put(&open_file->file);
+    qos_dir_stream_free(open_file->stream);
 }
 
-static void free_handle(QosHandle *handle)
+static void free_handle(QosOpenFile *open_file)
 {
-    qos_caller_unref(handle->caller);
-    g_free(handle);
+    qos_caller_unref(open_file->caller);
+    g_free(open_file);
 }
 
-void qos_handles_free(QosHandles *handles)
+void qos_open_files_free(QosOpenFiles *open_files)
 {
     GList *link;
 
-    if (handles == NULL)
+    if (open_files == NULL)
         return;
     for (guint i = 0; i < LISTS; i++) {
-        while ((link = g_queue_pop_head_link(&handles->open[i])) != NULL) {
+        while ((link = g_queue_pop_head_link(&open_files->open[i])) != NULL) {
             close_file(link->data);
             free_handle(link->data);
         }
     }
-    qos_mutex_destroy(&handles->lock);
-    g_free(handles);
+    qos_mutex_destroy(&open_files->lock);
+    g_free(open_files);
 }
 
-static QosPlace take_place_locked(QosHandles *handles, const QosCaller *caller)
+static QosQuotaVerdict take_quota_locked(QosOpenFiles *open_files, const QosCaller *caller)
 {
     QosJob *job = caller->job;
     QosUser *user = caller->user;
     const guint of_job = (guint)g_atomic_int_get(&job->files.count);
     const guint of_user = user == NULL ? 0 : (guint)g_atomic_int_get(&user->open_files);
-    const QosPlace place = qos_place_for(handles->most - handles->count, of_job, of_user);
+    const QosQuotaVerdict verdict =
+        qos_quota_check(open_files->most - open_files->count, of_job, of_user);
 
-    if (place != QOS_PLACE_FREE)
-        return place;
-    handles->count++;
+    if (verdict != QOS_QUOTA_FREE)
+        return verdict;
+    open_files->count++;
     g_atomic_int_inc(&job->files.count);
     if (user != NULL)
         g_atomic_int_inc(&user->open_files);
-    return QOS_PLACE_FREE;
+    return QOS_QUOTA_FREE;
 }
 
-static void give_place_back_locked(QosHandles *handles, const QosCaller *caller)
+static void give_place_back_locked(QosOpenFiles *open_files, const QosCaller *caller)
 {
-    handles->count--;
+    open_files->count--;
     g_atomic_int_add(&caller->job->files.count, -1);
     if (caller->user != NULL)
         g_atomic_int_add(&caller->user->open_files, -1);
@@ -117,120 +119,125 @@ static void give_place_back_locked(QosHandles *handles, const QosCaller *caller)
 
 #define WHAT_HELPS "the daemon can open %u for all. Raise the limit of open files (RLIMIT_NOFILE)"
 
-static void note_refusal(const QosHandles *handles, const QosCaller *caller, QosPlace place)
+static void note_refusal(const QosOpenFiles *open_files, const QosCaller *caller,
+                         QosQuotaVerdict verdict)
 {
-    const gboolean by_user = place == QOS_PLACE_OF_USER;
+    const gboolean by_user = verdict == QOS_QUOTA_OF_USER;
     QosJob *job = caller->job;
     QosUser *user = caller->user;
 
     if (g_atomic_int_add(&job->files.refused, 1) == 0 && !by_user)
         g_warning("job %s: it has %d files open, and is refused more (EMFILE) until it closes "
                   "some; " WHAT_HELPS,
-                  job->id, g_atomic_int_get(&job->files.count), handles->most);
+                  job->id, g_atomic_int_get(&job->files.count), open_files->most);
     if (by_user && g_atomic_int_add(&user->opens_refused, 1) == 0)
         g_warning(
             "user %u: the jobs of this user have %d files open, and are refused more (EMFILE) "
             "until they close some; " WHAT_HELPS,
-            user->uid, g_atomic_int_get(&user->open_files), handles->most);
+            user->uid, g_atomic_int_get(&user->open_files), open_files->most);
 }
 
-int qos_handle_new(QosHandles *handles, QosCaller *caller, QosHandle **ret_handle)
+int qos_open_file_new(QosOpenFiles *open_files, QosCaller *caller, QosOpenFile **ret_open_file)
 {
-    QosHandle *handle = g_new(QosHandle, 1);
-    QosPlace place;
+    QosOpenFile *open_file = g_new(QosOpenFile, 1);
+    QosQuotaVerdict verdict;
 
-    *handle = (QosHandle){
-        .references = 1, .handles = handles, .link.data = handle, .fd = -1, .caller = caller};
-    qos_mutex_lock(&handles->lock);
-    place = take_place_locked(handles, caller);
-    if (place == QOS_PLACE_FREE)
-        g_queue_push_head_link(list_of(handle), &handle->link);
-    qos_mutex_unlock(&handles->lock);
-    if (place != QOS_PLACE_FREE) {
-        g_free(handle);
-        if (place == QOS_PLACE_NONE)
+    *open_file = (QosOpenFile){.references = 1,
+                               .open_files = open_files,
+                               .link.data = open_file,
+                               .fd = -1,
+                               .caller = caller};
+    qos_mutex_lock(&open_files->lock);
+    verdict = take_quota_locked(open_files, caller);
+    if (verdict == QOS_QUOTA_FREE)
+        g_queue_push_head_link(list_of(open_file), &open_file->link);
+    qos_mutex_unlock(&open_files->lock);
+    if (verdict != QOS_QUOTA_FREE) {
+        g_free(open_file);
+        if (verdict == QOS_QUOTA_EXHAUSTED)
             return -ENFILE;
-        note_refusal(handles, caller, place);
+        note_refusal(open_files, caller, verdict);
         return -EMFILE;
     }
     qos_caller_ref(caller);
-    *ret_handle = handle;
+    *ret_open_file = open_file;
     return 0;
 }
 
-void qos_handle_set_file(QosHandle *handle, int fd, int flags, QosLoan *file)
+void qos_open_file_set_file(QosOpenFile *open_file, int fd, int flags, QosInodeRef *file)
 {
-    handle->fd = fd;
-    handle->flags = flags;
-    handle->file = *file;
-    *file = (QosLoan){.fd = -1};
-    qos_mutex_lock(&handle->handles->lock);
-    g_queue_unlink(list_of(handle), &handle->link);
-    qos_loan_name(&handle->file, &handle->name);
-    g_queue_push_head_link(list_of(handle), &handle->link);
-    qos_mutex_unlock(&handle->handles->lock);
+    open_file->fd = fd;
+    open_file->flags = flags;
+    open_file->file = *file;
+    *file = (QosInodeRef){.fd = -1};
+    qos_mutex_lock(&open_file->open_files->lock);
+    g_queue_unlink(list_of(open_file), &open_file->link);
+    qos_inode_ref_name(&open_file->file, &open_file->name);
+    g_queue_push_head_link(list_of(open_file), &open_file->link);
+    qos_mutex_unlock(&open_file->open_files->lock);
 }
 
-void qos_handle_set_writes_pages(QosHandle *handle)
+void qos_open_file_set_writes_pages(QosOpenFile *open_file)
 {
-    handle->writes_pages = TRUE;
-    qos_loan_count_writer(&handle->file, 1);
+    open_file->writes_pages = TRUE;
+    qos_inode_ref_count_writer(&open_file->file, 1);
 }
 
 /* O_NOATIME is for the owner alone, but here it is the mount's will. */
-void qos_handle_spare_atime(QosHandle *handle)
+void qos_open_file_spare_atime(QosOpenFile *open_file)
 {
-    int flags = fcntl(handle->fd, F_GETFL);
+    int flags = fcntl(open_file->fd, F_GETFL);
 
     qos_cred_raise();
-    (void)fcntl(handle->fd, F_SETFL, flags | O_NOATIME);
+    (void)fcntl(open_file->fd, F_SETFL, flags | O_NOATIME);
     qos_cred_lower();
 }
 
-void qos_handle_set_locking(QosHandle *handle, QosLocking locking)
+void qos_open_file_set_locking(QosOpenFile *open_file, QosLocking locking)
 {
-    gint before = __atomic_load_n(&handle->locking, __ATOMIC_RELAXED);
+    gint before = __atomic_load_n(&open_file->locking, __ATOMIC_RELAXED);
 
     while (before < (gint)locking &&
-           !__atomic_compare_exchange_n(&handle->locking, &before, locking, FALSE, __ATOMIC_RELEASE,
-                                        __ATOMIC_RELAXED))
+           !__atomic_compare_exchange_n(&open_file->locking, &before, locking, FALSE,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
         ;
 }
 
-void qos_handle_lose_locks(QosHandle *handle, pid_t process)
+void qos_open_file_lose_locks(QosOpenFile *open_file, pid_t process)
 {
-    QosHandles *handles = handle->handles;
+    QosOpenFiles *open_files = open_file->open_files;
 
-    qos_handle_set_locking(handle, QOS_LOCKING_LOST);
+    qos_open_file_set_locking(open_file, QOS_LOCKING_LOST);
     if (process == 0)
         return;
-    qos_mutex_lock(&handles->lock);
-    for (const GList *link = list_of(handle)->head; link != NULL; link = link->next) {
-        QosHandle *other = link->data;
+    qos_mutex_lock(&open_files->lock);
+    for (const GList *link = list_of(open_file)->head; link != NULL; link = link->next) {
+        QosOpenFile *other = link->data;
 
-        if (other->caller->process == process && qos_file_name_equal(&other->name, &handle->name))
-            qos_handle_set_locking(other, QOS_LOCKING_LOST);
+        if (other->caller->process == process &&
+            qos_file_name_equal(&other->name, &open_file->name))
+            qos_open_file_set_locking(other, QOS_LOCKING_LOST);
     }
-    qos_mutex_unlock(&handles->lock);
+    qos_mutex_unlock(&open_files->lock);
 }
 
-QosHandle *qos_handle_ref(QosHandle *handle)
+QosOpenFile *qos_open_file_ref(QosOpenFile *open_file)
 {
-    g_atomic_int_inc(&handle->references);
-    return handle;
+    g_atomic_int_inc(&open_file->references);
+    return open_file;
 }
 
-void qos_handle_unref(QosHandle *handle)
+void qos_open_file_unref(QosOpenFile *open_file)
 {
-    QosHandles *handles;
+    QosOpenFiles *open_files;
 
-    if (handle == NULL || !g_atomic_int_dec_and_test(&handle->references))
+    if (open_file == NULL || !g_atomic_int_dec_and_test(&open_file->references))
         return;
-    handles = handle->handles;
-    close_file(handle); /* which may take its time: it has its place until then */
-    qos_mutex_lock(&handles->lock);
-    g_queue_unlink(list_of(handle), &handle->link);
-    give_place_back_locked(handles, handle->caller);
-    qos_mutex_unlock(&handles->lock);
-    free_handle(handle);
+    open_files = open_file->open_files;
+    close_file(open_file); /* which may take its time: it has its place until then */
+    qos_mutex_lock(&open_files->lock);
+    g_queue_unlink(list_of(open_file), &open_file->link);
+    give_place_back_locked(open_files, open_file->caller);
+    qos_mutex_unlock(&open_files->lock);
+    free_handle(open_file);
 }

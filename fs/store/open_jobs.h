@@ -8,7 +8,7 @@
  * is told, because requests of others may be waiting then. Jobs that have the file not open, but
  * name it, may want its lock too.
  *
- * Lock: `lock` of the openers.
+ * Lock: `lock` of QosOpenJobs.
  */
 #pragma once
 
@@ -16,22 +16,22 @@
 
 #include "fs/jobs.h"
 
-typedef struct QosOpeners QosOpeners;
-typedef struct QosOpenFile QosOpenFile;
+typedef struct QosOpenJobs QosOpenJobs;
+typedef struct QosFileJobs QosFileJobs;
 
-QosOpeners *qos_openers_new(void);
+QosOpenJobs *qos_open_jobs_new(void);
 /* All have left. NULL is allowed. */
-void qos_openers_free(QosOpeners *openers);
+void qos_open_jobs_free(QosOpenJobs *open_jobs);
 
-/* `job` opens `ino`, until qos_openers_leave(). *ret_is_new: it did not have it open. */
-QosOpenFile *qos_openers_join(QosOpeners *openers, fuse_ino_t ino, QosJob *job,
-                              gboolean *ret_is_new);
-void qos_openers_leave(QosOpenFile *file, QosJob *job); /* NULL is allowed */
+/* `job` opens `ino`, until qos_open_jobs_leave(). *ret_is_new: it did not have it open. */
+QosFileJobs *qos_open_jobs_join(QosOpenJobs *open_jobs, fuse_ino_t ino, QosJob *job,
+                                gboolean *ret_is_new);
+void qos_open_jobs_leave(QosFileJobs *file, QosJob *job); /* NULL is allowed */
 
 /* TRUE where several jobs have it open. Without the lock: every READ and WRITE asks. */
-gboolean qos_open_file_is_shared(const QosOpenFile *file); /* NULL is allowed */
+gboolean qos_file_jobs_are_several(const QosFileJobs *file); /* NULL is allowed */
 /* TRUE where another job than `job`, which is not looked into, has `ino` open. Where nobody has, it
  * takes no lock; likewise below. */
-gboolean qos_openers_has_others(QosOpeners *openers, fuse_ino_t ino, const QosJob *job);
+gboolean qos_open_jobs_has_others(QosOpenJobs *open_jobs, fuse_ino_t ino, const QosJob *job);
 /* TRUE where one alone has it open, and that is another than `job`. */
-gboolean qos_openers_is_of_another(QosOpeners *openers, fuse_ino_t ino, const QosJob *job);
+gboolean qos_open_jobs_is_of_another(QosOpenJobs *open_jobs, fuse_ino_t ino, const QosJob *job);

@@ -25,8 +25,8 @@ struct fuse_backing_map {
 #define FUSE_DEV_IOC_BACKING_CLOSE _IOW(229, 2, guint32)
 #endif
 
-struct QosBacking {
-    QosBackings *backings;
+struct QosPassthrough {
+    QosPassthroughs *passthroughs;
     const QosInode *inode; /* the key */
     guint opens;           /* under the table's lock */
     /* --- read-only --- */
@@ -36,163 +36,164 @@ struct QosBacking {
     gboolean keeps_suid; /* its writes do not clear suid bits */
 };
 
-struct QosBackings {
+struct QosPassthroughs {
     struct fuse_session *session;
     QosGate *gate;
     gint has_warned;  /* atomic */
     gint were_used;   /* atomic */
     QosMutex lock;    /* the rest */
-    GHashTable *open; /* QosInode -> QosBacking */
+    GHashTable *open; /* QosInode -> QosPassthrough */
 };
 
-QosBackings *qos_backings_new(struct fuse_session *session, QosGate *gate)
+QosPassthroughs *qos_passthroughs_new(struct fuse_session *session, QosGate *gate)
 {
-    QosBackings *backings = g_new0(QosBackings, 1);
+    QosPassthroughs *passthroughs = g_new0(QosPassthroughs, 1);
 
-    qos_mutex_init(&backings->lock, QOS_MUTEX_BACKINGS);
-    backings->open = g_hash_table_new(NULL, NULL);
-    backings->session = session;
-    backings->gate = gate;
-    return backings;
+    qos_mutex_init(&passthroughs->lock, QOS_MUTEX_PASSTHROUGHS);
+    passthroughs->open = g_hash_table_new(NULL, NULL);
+    passthroughs->session = session;
+    passthroughs->gate = gate;
+    return passthroughs;
 }
 
-void qos_backings_free(QosBackings *backings)
+void qos_passthroughs_free(QosPassthroughs *passthroughs)
 {
-    if (backings == NULL)
+    if (passthroughs == NULL)
         return;
-    g_hash_table_unref(backings->open);
-    qos_mutex_destroy(&backings->lock);
-    g_free(backings);
+    g_hash_table_unref(passthroughs->open);
+    qos_mutex_destroy(&passthroughs->lock);
+    g_free(passthroughs);
 }
 
 /* --- the kernel --- */
 
-static void warn_once(QosBackings *backings, int error)
+static void warn_once(QosPassthroughs *passthroughs, int error)
 {
     const char *hint = error == EPERM   ? "that takes root (CAP_SYS_ADMIN)"
                        : error == ELOOP ? "the store is itself stacked on another file system"
                                         : "that takes Linux 6.9 with FUSE passthrough";
 
-    if (g_atomic_int_compare_and_exchange(&backings->has_warned, FALSE, TRUE))
+    if (g_atomic_int_compare_and_exchange(&passthroughs->has_warned, FALSE, TRUE))
         g_warning("passthrough: the kernel does not take a file of the store (%s): %s; jobs with "
                   "such a rule are served like others, without a bound",
                   g_strerror(error), hint);
 }
 
 /* The id of the open file `fd`, or 0. The kernel keeps this thread's identity with it. */
-static gint32 register_file(QosBackings *backings, int fd)
+static gint32 register_file(QosPassthroughs *passthroughs, int fd)
 {
     struct fuse_backing_map map = {.fd = fd};
     int id, error;
 
     qos_cred_raise_admin();
-    id = ioctl(fuse_session_fd(backings->session), FUSE_DEV_IOC_BACKING_OPEN, &map);
+    id = ioctl(fuse_session_fd(passthroughs->session), FUSE_DEV_IOC_BACKING_OPEN, &map);
     error = errno;
     qos_cred_lower();
     if (id > 0) {
-        g_atomic_int_set(&backings->were_used, TRUE);
+        g_atomic_int_set(&passthroughs->were_used, TRUE);
         return id;
     }
-    warn_once(backings, error);
+    warn_once(passthroughs, error);
     return 0;
 }
 
-gboolean qos_backings_were_used(QosBackings *backings)
+gboolean qos_passthroughs_were_used(QosPassthroughs *passthroughs)
 {
-    return g_atomic_int_get(&backings->were_used);
+    return g_atomic_int_get(&passthroughs->were_used);
 }
 
-static void unregister_file(QosBackings *backings, gint32 id)
+static void unregister_file(QosPassthroughs *passthroughs, gint32 id)
 {
     guint32 which = (guint32)id;
 
     if (id == 0)
         return;
     qos_cred_raise_admin();
-    (void)ioctl(fuse_session_fd(backings->session), FUSE_DEV_IOC_BACKING_CLOSE, &which);
+    (void)ioctl(fuse_session_fd(passthroughs->session), FUSE_DEV_IOC_BACKING_CLOSE, &which);
     qos_cred_lower();
 }
 
 /* --- the table --- */
 
-static QosBacking *add_locked(QosBackings *backings, const QosInode *inode, gint32 id,
-                              const QosCaller *opener)
+static QosPassthrough *add_locked(QosPassthroughs *passthroughs, const QosInode *inode, gint32 id,
+                                  const QosCaller *opener)
 {
-    QosBacking *backing = g_new(QosBacking, 1);
+    QosPassthrough *passthrough = g_new(QosPassthrough, 1);
 
-    *backing = (QosBacking){
-        .backings = backings,
+    *passthrough = (QosPassthrough){
+        .passthroughs = passthroughs,
         .inode = inode,
         .id = id,
         .uid = opener->uid,
         .gid = opener->gid,
         .keeps_suid = qos_cred_keeps_suid(),
     };
-    g_hash_table_insert(backings->open, (gpointer)inode, backing);
-    return backing;
+    g_hash_table_insert(passthroughs->open, (gpointer)inode, passthrough);
+    return passthrough;
 }
 
-static QosBacking *count_open(QosBackings *backings, const QosLoan *file, int fd,
-                              const QosCaller *opener, gboolean wants)
+static QosPassthrough *count_open(QosPassthroughs *passthroughs, const QosInodeRef *file, int fd,
+                                  const QosCaller *opener, gboolean wants)
 {
     gint32 id = 0;
-    QosBacking *backing;
+    QosPassthrough *passthrough;
 
-    qos_mutex_lock(&backings->lock);
-    backing = g_hash_table_lookup(backings->open, file->inode);
-    if (backing == NULL && wants) {
-        qos_mutex_unlock(&backings->lock);
-        id = register_file(backings, fd);
-        qos_mutex_lock(&backings->lock);
-        backing = g_hash_table_lookup(backings->open, file->inode);
+    qos_mutex_lock(&passthroughs->lock);
+    passthrough = g_hash_table_lookup(passthroughs->open, file->inode);
+    if (passthrough == NULL && wants) {
+        qos_mutex_unlock(&passthroughs->lock);
+        id = register_file(passthroughs, fd);
+        qos_mutex_lock(&passthroughs->lock);
+        passthrough = g_hash_table_lookup(passthroughs->open, file->inode);
     }
-    if (backing == NULL) {
-        backing = add_locked(backings, file->inode, id, opener);
+    if (passthrough == NULL) {
+        passthrough = add_locked(passthroughs, file->inode, id, opener);
         id = 0;
     }
-    backing->opens++;
-    qos_mutex_unlock(&backings->lock);
-    unregister_file(backings, id);
-    return backing;
+    passthrough->opens++;
+    qos_mutex_unlock(&passthroughs->lock);
+    unregister_file(passthroughs, id);
+    return passthrough;
 }
 
-QosBackingOpen qos_backings_join(QosBackings *backings, const QosLoan *file, int fd, int flags,
-                                 const QosCaller *opener, gboolean wants)
+QosPassthroughOpen qos_passthroughs_join(QosPassthroughs *passthroughs, const QosInodeRef *file,
+                                         int fd, int flags, const QosCaller *opener, gboolean wants)
 {
-    QosBacking *backing = count_open(backings, file, fd, opener, wants);
-    QosBackingOpen open = {.backing = backing, .id = backing->id};
+    QosPassthrough *passthrough = count_open(passthroughs, file, fd, opener, wants);
+    QosPassthroughOpen open = {.passthrough = passthrough, .id = passthrough->id};
 
     if (open.id == 0)
         return open;
-    open.is_direct = !wants || (flags & O_APPEND) != 0 || opener->uid != backing->uid ||
-                     opener->gid != backing->gid || qos_cred_keeps_suid() != backing->keeps_suid;
+    open.is_direct = !wants || (flags & O_APPEND) != 0 || opener->uid != passthrough->uid ||
+                     opener->gid != passthrough->gid ||
+                     qos_cred_keeps_suid() != passthrough->keeps_suid;
     if (!open.is_direct) {
         open.job = opener->job;
-        qos_gate_count_passthrough(backings->gate, open.job, 1);
+        qos_gate_count_passthrough(passthroughs->gate, open.job, 1);
     }
     return open;
 }
 
-void qos_backing_leave(QosBackingOpen *open)
+void qos_passthrough_leave(QosPassthroughOpen *open)
 {
-    QosBacking *backing = open->backing;
-    QosBackings *backings;
+    QosPassthrough *passthrough = open->passthrough;
+    QosPassthroughs *passthroughs;
     gboolean is_last;
 
-    if (backing == NULL)
+    if (passthrough == NULL)
         return;
-    backings = backing->backings;
+    passthroughs = passthrough->passthroughs;
     if (open->job != NULL)
-        qos_gate_count_passthrough(backings->gate, open->job, -1);
-    qos_mutex_lock(&backings->lock);
-    backing->opens--;
-    is_last = backing->opens == 0;
+        qos_gate_count_passthrough(passthroughs->gate, open->job, -1);
+    qos_mutex_lock(&passthroughs->lock);
+    passthrough->opens--;
+    is_last = passthrough->opens == 0;
     if (is_last)
-        g_hash_table_remove(backings->open, backing->inode);
-    qos_mutex_unlock(&backings->lock);
-    *open = (QosBackingOpen){0};
+        g_hash_table_remove(passthroughs->open, passthrough->inode);
+    qos_mutex_unlock(&passthroughs->lock);
+    *open = (QosPassthroughOpen){0};
     if (!is_last)
         return;
-    unregister_file(backings, backing->id);
-    g_free(backing);
+    unregister_file(passthroughs, passthrough->id);
+    g_free(passthrough);
 }

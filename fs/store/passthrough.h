@@ -24,27 +24,28 @@
 #include "fs/gate/gate.h"
 #include "fs/store/inode.h"
 
-typedef struct QosBackings QosBackings;
-typedef struct QosBacking QosBacking; /* a file that is open */
+typedef struct QosPassthroughs QosPassthroughs;
+typedef struct QosPassthrough QosPassthrough; /* a file that is open */
 
 /* Both are borrowed. */
-QosBackings *qos_backings_new(struct fuse_session *session, QosGate *gate);
+QosPassthroughs *qos_passthroughs_new(struct fuse_session *session, QosGate *gate);
 /* No open may be left. NULL is allowed. */
-void qos_backings_free(QosBackings *backings);
+void qos_passthroughs_free(QosPassthroughs *passthroughs);
 
 /* How an open joins the others of its file. */
 typedef struct {
-    QosBacking *backing; /* counted in it; NULL: in none */
-    gint32 id;           /* what the kernel is to be told; 0: the file is not in passthrough */
-    gboolean is_direct;  /* it is, but what this open reads and writes are requests */
-    QosJob *job;         /* has it among its `passthrough`; borrowed from the opener, or NULL */
-} QosBackingOpen;
+    QosPassthrough *passthrough; /* counted in it; NULL: in none */
+    gint32 id;          /* what the kernel is to be told; 0: the file is not in passthrough */
+    gboolean is_direct; /* it is, but what this open reads and writes are requests */
+    QosJob *job;        /* has it among its `passthrough`; borrowed from the opener, or NULL */
+} QosPassthroughOpen;
 
-/* Counts an open of the file on loan by `opener`: `fd` in the store, with `flags`. It is in
+/* Counts an open of the file by `opener`: `fd` in the store, with `flags`. It is in
  * passthrough if it `wants` that and that is possible. */
-QosBackingOpen qos_backings_join(QosBackings *backings, const QosLoan *file, int fd, int flags,
-                                 const QosCaller *opener, gboolean wants);
-/* The open is closed; the loan must still be there. Once: it is zeroed. */
-void qos_backing_leave(QosBackingOpen *open);
+QosPassthroughOpen qos_passthroughs_join(QosPassthroughs *passthroughs, const QosInodeRef *file,
+                                         int fd, int flags, const QosCaller *opener,
+                                         gboolean wants);
+/* The open is closed; the reference must still be there. Once: it is zeroed. */
+void qos_passthrough_leave(QosPassthroughOpen *open);
 /* TRUE once a file was in passthrough: from then on data may change behind the kernel's pages. */
-gboolean qos_backings_were_used(QosBackings *backings);
+gboolean qos_passthroughs_were_used(QosPassthroughs *passthroughs);

@@ -129,7 +129,7 @@ static QosTime find_no_memory(const QosRingQueue *queue)
     g_warning_once("io_uring: no memory for a request of CPU %u (see RLIMIT_AS, "
                    "vm.overcommit_memory); requests wait until there is some",
                    queue->number);
-    return qos_gate_now() + MEMORY_PATIENCE;
+    return qos_clock_now() + MEMORY_PATIENCE;
 }
 
 /* An entry for a reader that has none; NULL at the end. */

@@ -535,7 +535,7 @@ def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
     wait_until(lambda: qos.state()["slots"]["running"] == 0, what="the last request's end")  # the kernel knows .qosfs from now on
     attempts = []
 
-    def is_answered():
+    def is_replied():
         attempts.append(subprocess.Popen(["cat", qos.dir / ".qosfs/state.json"], stdout=subprocess.DEVNULL))
         with contextlib.suppress(subprocess.TimeoutExpired):
             return attempts[-1].wait(0.5) == 0
@@ -544,7 +544,7 @@ def test_reports_while_the_whole_store_hangs(faulty, mount_faulty):
         faulty.faults(*((operation, "*", HANG) for operation in ALL))
         try:
             hung = pool.submit(read_all, qos.dir / "file")
-            wait_until(is_answered, what="a report")
+            wait_until(is_replied, what="a report")
             assert qos.state()["slots"]["running"] > 0
             qos.ctl("status")
             assert not hung.done()

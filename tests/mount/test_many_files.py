@@ -45,7 +45,7 @@ def test_tree_larger_than_the_limit(store, small):
 
 
 def test_number_used_again_is_another_file(store, small):
-    """A cold inode's file is removed behind the mount's back, and its number may be given to a new file."""
+    """A closed inode's file is removed behind the mount's back, and its number may be given to a new file."""
     qos = small(store, "entry_timeout=0,attr_timeout=0")
     for number in range(400):
         (store.dir / f"old-{number}").write_text("old")
@@ -118,17 +118,17 @@ def remove(top):
 
 
 @pytest.mark.parametrize("store", ["tmpfs", "ext4", "btrfs"], indirect=True)
-@pytest.mark.parametrize("are_cold", [False, True])
+@pytest.mark.parametrize("are_closed", [False, True])
 @pytest.mark.parametrize("options", ["", "cache=always"])
-def test_removed_files_that_are_held(store, small, new_store, options, are_cold):
-    """Without being open; with `are_cold` the daemon has no descriptor when they are removed, and is told of no look-up."""
+def test_removed_files_that_are_held(store, small, new_store, options, are_closed):
+    """Without being open; with `are_closed` the daemon has no descriptor when they are removed, and is told of no look-up."""
     qos = small(store, options)
     (store.dir / "many").mkdir()
     for number in range(400):
         (store.dir / "many" / str(number)).touch()
 
     def remove_through_mount(top):
-        if are_cold:
+        if are_closed:
             walk(qos)
         remove(top)
         walk(qos)

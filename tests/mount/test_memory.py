@@ -69,7 +69,7 @@ def many_descriptors():
 @pytest.mark.parametrize("store", ["tmpfs"], indirect=True)
 def test_many_directories_half_read(store, mount, many_descriptors):
     """What was told of them already and not asked for is a bounded part of them; each goes on where it was."""
-    opened, kept = 3000, 32 << 20  # kept: QOS_STREAMS_KEPT * QOS_STREAM_BYTES
+    opened, kept = 3000, 32 << 20  # kept: QOS_DIR_STREAMS_KEPT * QOS_DIR_STREAM_BYTES
     names = {f"{number:0200}" for number in range(400)}
     for name in names:
         os.mknod(store.dir / name)

@@ -98,10 +98,10 @@ static inline void set_rule(QosGate *gate, const char *command)
 {
     GError *error = NULL;
     QosRules *old = copy_rules(gate);
-    QosRules *rules = qos_rules_apply(old, command, qos_gate_now(), &error);
+    QosRules *rules = qos_rules_apply(old, command, qos_clock_now(), &error);
     g_assert_no_error(error);
     QosSched *sched = qos_gate_lock(gate);
-    qos_sched_set_rules(sched, rules, qos_gate_now());
+    qos_sched_set_rules(sched, rules, qos_clock_now());
     qos_gate_unlock_and_wake(gate);
     qos_rules_unref(rules);
     qos_rules_unref(old);

@@ -46,11 +46,11 @@ static QosCaller *get(Fixture *fixture, pid_t tid, uid_t uid, gid_t gid)
     const struct fuse_ctx context = {.pid = tid, .uid = uid, .gid = gid};
     QosCaller *caller = qos_callers_find(fixture->callers, &context, QOS_CALLER_JOB);
 
-    if (caller == NULL) { /* as a namer does */
+    if (caller == NULL) { /* as a resolver thread does */
         g_autoptr(QosJobNaming) naming = qos_callers_naming(fixture->callers);
-        g_auto(QosProcessFacts) facts = {0};
+        g_auto(QosProcFacts) facts = {0};
 
-        qos_process_read(tid, qos_job_naming_wants(naming), &facts);
+        qos_proc_read(tid, qos_job_naming_wants(naming), &facts);
         caller = qos_callers_name(fixture->callers, &context, naming, &facts);
     }
     return caller;
@@ -220,13 +220,13 @@ static void test_many_groups(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 
 static void test_cached(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    QosTime begin = qos_gate_now();
+    QosTime begin = qos_clock_now();
     QosCaller *first = get(fixture, getpid(), 5, 6);
     QosCaller *again = get(fixture, getpid(), 5, 6);
     QosCaller *other_uid = get(fixture, getpid(), 8, 6);
     QosCaller *other_gid = get(fixture, getpid(), 8, 9);
 
-    g_assert_true(first == again || qos_gate_now() - begin >= QOS_CALLER_FRESH);
+    g_assert_true(first == again || qos_clock_now() - begin >= QOS_CALLER_FRESH);
     g_assert_cmpuint(other_uid->uid, ==, 8);
     g_assert_cmpuint(other_gid->gid, ==, 9);
     g_assert_cmpuint(qos_callers_count(fixture->callers), ==, 1);
@@ -365,7 +365,7 @@ static void test_idle_are_forgotten(Fixture *fixture, gconstpointer data G_GNUC_
     g_assert_cmpuint(qos_callers_count(fixture->callers), ==, 1);
     qos_callers_expire(fixture->callers, read + 2 * QOS_CALLER_IDLE);
     g_assert_cmpuint(qos_callers_count(fixture->callers), ==, 0);
-    g_assert_cmpint(g_atomic_int_get(&job->references), ==, 2); /* the account's, and this */
+    g_assert_cmpint(g_atomic_int_get(&job->references), ==, 2); /* the registry's, and this */
     qos_job_unref(job);
 }
 

@@ -6,7 +6,7 @@
 #include "fs/filelocks/state.h"
 
 typedef struct {
-    QosLocks *locks;
+    QosFileLocks *locks;
     QosJob jobs[4];
     QosUser user; /* of all of these */
 } World;
@@ -56,7 +56,7 @@ static void init(World *w)
                                         .deadlocked = deadlocked,
                                         .changed = changed};
 
-    *w = (World){.locks = qos_locks_new(NULL)};
+    *w = (World){.locks = qos_filelocks_new(NULL)};
     w->locks->client = qos_lockclient_new(&config, NULL);
     g_assert_nonnull(w->locks->client);
 }
@@ -66,26 +66,26 @@ static void clear(World *w)
     g_assert_cmpuint(g_hash_table_size(w->locks->files), ==, 0);
     g_assert_cmpuint(g_hash_table_size(w->locks->owners.owners), ==, 0);
     g_assert_cmpuint(g_hash_table_size(w->locks->told), ==, 0);
-    g_assert_cmpuint(g_hash_table_size(w->locks->places.counts), ==, 0);
+    g_assert_cmpuint(g_hash_table_size(w->locks->quota.counts), ==, 0);
     g_assert_cmpuint(w->locks->told_ranges, ==, 0);
-    g_assert_cmpuint(w->locks->places.taken, ==, 0);
+    g_assert_cmpuint(w->locks->quota.taken, ==, 0);
     qos_lockclient_free(w->locks->client);
-    qos_locks_free(w->locks);
+    qos_filelocks_free(w->locks);
 }
 
-static QosLockedFile *file_of(World *w, guint64 number, QosLocksKind kind)
+static QosLockedFile *file_of(World *w, guint64 number, QosFileLockKind kind)
 {
     return qos_locked_file_get_locked(w->locks, &(QosFileName){.number = number}, kind);
 }
 
-static void lock(World *w, QosLockedFile *file, const QosHandle *handle, guint64 owner,
+static void lock(World *w, QosLockedFile *file, const QosOpenFile *open_file, guint64 owner,
                  guint64 first)
 {
-    const QosLock lock = {.owner = owner, .handle = handle, .span = {first, first, TRUE}};
+    const QosFileLock lock = {.owner = owner, .open_file = open_file, .span = {first, first, TRUE}};
 
-    qos_locktable_set(&file->table, &lock);
-    qos_locks_note_owner_locked(w->locks, file, owner);
-    qos_locks_tell_locked(w->locks);
+    qos_filelock_table_set(&file->table, &lock);
+    qos_filelocks_note_owner_locked(w->locks, file, owner);
+    qos_filelocks_tell_locked(w->locks);
 }
 
 static QosCall *call_new(World *w, QosLockedFile *file, guint64 owner)
@@ -93,8 +93,8 @@ static QosCall *call_new(World *w, QosLockedFile *file, guint64 owner)
     QosCall *call = g_new0(QosCall, 1);
 
     *call = (QosCall){.references = 1, .locks = w->locks, .file = file, .kind = file->kind};
-    call->mode = QOS_LOCKS_WAIT;
-    call->lock = (QosLock){.owner = owner, .span = {0, 0, TRUE}};
+    call->mode = QOS_FILELOCKS_WAIT;
+    call->lock = (QosFileLock){.owner = owner, .span = {0, 0, TRUE}};
     call->due = QOS_NEVER;
     call->state = QOS_CALL_BLOCKED;
     call->link.data = call->due_link.data = call;
@@ -107,7 +107,7 @@ static QosCall *wait_new(World *w, QosLockedFile *file, guint64 owner)
     QosCall *call = call_new(w, file, owner);
 
     qos_call_begin_wait_locked(call);
-    qos_locks_tell_locked(w->locks);
+    qos_filelocks_tell_locked(w->locks);
     return call;
 }
 
@@ -122,9 +122,9 @@ static void finish(World *w, QosCall *call)
 /* All calls have ended. */
 static void give(World *w, QosLockedFile *file, guint64 owner)
 {
-    qos_locktable_unset(&file->table, owner, 0, G_MAXUINT64);
-    qos_locks_note_owner_locked(w->locks, file, owner);
-    qos_locks_tell_locked(w->locks);
+    qos_filelock_table_unset(&file->table, owner, 0, G_MAXUINT64);
+    qos_filelocks_note_owner_locked(w->locks, file, owner);
+    qos_filelocks_tell_locked(w->locks);
     qos_locked_file_tidy_locked(w->locks, file);
 }
 
@@ -132,23 +132,23 @@ static void give(World *w, QosLockedFile *file, guint64 owner)
 static void test_told(void)
 {
     World w;
-    const QosHandle handle = {.name = {.number = 1}};
+    const QosOpenFile open_file = {.name = {.number = 1}};
 
     init(&w);
-    QosLockedFile *his = file_of(&w, 1, QOS_LOCKS_RECORD);
-    QosLockedFile *more = file_of(&w, 2, QOS_LOCKS_RECORD);
-    QosLockedFile *contended = file_of(&w, 3, QOS_LOCKS_RECORD);
+    QosLockedFile *his = file_of(&w, 1, QOS_FILELOCKS_RECORD);
+    QosLockedFile *more = file_of(&w, 2, QOS_FILELOCKS_RECORD);
+    QosLockedFile *contended = file_of(&w, 3, QOS_FILELOCKS_RECORD);
     QosCall *call = wait_new(&w, contended, 7);
     QosCall *other = wait_new(&w, contended, 8);
     g_assert_cmpuint(call->told, ==, 0); /* owner 7 has nothing */
-    lock(&w, his, &handle, 7, 10);
-    lock(&w, his, &handle, 7, 20);
+    lock(&w, his, &open_file, 7, 10);
+    lock(&w, his, &open_file, 7, 20);
     g_assert_cmpuint(call->told_ranges, ==, 3);
     lock(&w, more, NULL, 7, 10);
     g_assert_cmpuint(call->told_ranges, ==, 4);
     g_assert_cmpuint(other->told, ==, 0);
-    g_assert_true(qos_locks_find_told_locked(w.locks, call->told) == call);
-    qos_locks_close(w.locks, &handle);
+    g_assert_true(qos_filelocks_find_told_locked(w.locks, call->told) == call);
+    qos_filelocks_close(w.locks, &open_file);
     g_assert_cmpuint(call->told_ranges, ==, 2);
     lock(&w, more, NULL, 8, 30);
     g_assert_cmpuint(other->told_ranges, ==, 2);
@@ -172,8 +172,8 @@ static void test_told_at_most(void)
     guint told = 0;
 
     init(&w);
-    QosLockedFile *his = file_of(&w, 1, QOS_LOCKS_RECORD);
-    QosLockedFile *contended = file_of(&w, 2, QOS_LOCKS_RECORD);
+    QosLockedFile *his = file_of(&w, 1, QOS_FILELOCKS_RECORD);
+    QosLockedFile *contended = file_of(&w, 2, QOS_FILELOCKS_RECORD);
     for (guint i = 0; i < RANGES; i++)
         lock(&w, his, NULL, 7, 2 * i);
     for (guint i = 0; i < WAITS; i++) {
@@ -183,9 +183,9 @@ static void test_told_at_most(void)
     g_assert_cmpuint(told, ==, QOS_WIRE_WAITS_RANGES_MAX / (RANGES + 1));
     g_assert_cmpuint(w.locks->told_ranges, ==, told * (RANGES + 1));
     g_assert_cmpuint(calls[WAITS - 1]->told, ==, 0);
-    qos_locktable_unset(&his->table, 7, 1000, G_MAXUINT64);
-    qos_locks_note_owner_locked(w.locks, his, 7); /* which has half of it left */
-    qos_locks_tell_locked(w.locks);
+    qos_filelock_table_unset(&his->table, 7, 1000, G_MAXUINT64);
+    qos_filelocks_note_owner_locked(w.locks, his, 7); /* which has half of it left */
+    qos_filelocks_tell_locked(w.locks);
     g_assert_cmpuint(calls[WAITS - 1]->told, ==, 0);
     g_assert_cmpuint(w.locks->told_ranges, ==,
                      QOS_WIRE_WAITS_RANGES_MAX / (RANGES / 2 + 1) * (RANGES / 2 + 1));
@@ -202,20 +202,20 @@ static void test_many(void)
 {
     enum { MANY = 60000 };
     World w;
-    const QosHandle handle = {.name = {.number = MANY}};
+    const QosOpenFile open_file = {.name = {.number = MANY}};
     g_autofree QosCall **calls = g_new(QosCall *, MANY);
 
     init(&w);
     for (guint i = 0; i < MANY; i++)
-        lock(&w, file_of(&w, i, QOS_LOCKS_RECORD), NULL, i, 0);
+        lock(&w, file_of(&w, i, QOS_FILELOCKS_RECORD), NULL, i, 0);
     for (guint i = 0; i < MANY; i++)
-        calls[i] = wait_new(&w, file_of(&w, i, QOS_LOCKS_RECORD), MANY + i);
-    lock(&w, file_of(&w, MANY, QOS_LOCKS_WHOLE), &handle, 2 * MANY, 0);
-    qos_locks_close(w.locks, &handle);
+        calls[i] = wait_new(&w, file_of(&w, i, QOS_FILELOCKS_RECORD), MANY + i);
+    lock(&w, file_of(&w, MANY, QOS_FILELOCKS_WHOLE), &open_file, 2 * MANY, 0);
+    qos_filelocks_close(w.locks, &open_file);
     g_assert_cmpuint(g_hash_table_size(w.locks->files), ==, MANY);
     for (guint i = 0; i < MANY; i++) {
         finish(&w, calls[i]);
-        give(&w, file_of(&w, i, QOS_LOCKS_RECORD), i);
+        give(&w, file_of(&w, i, QOS_FILELOCKS_RECORD), i);
     }
     clear(&w);
 }
@@ -229,17 +229,17 @@ static void test_many_of_one(void)
     g_autofree QosCall **calls = g_new(QosCall *, MANY);
 
     init(&w);
-    QosLockedFile *his = file_of(&w, 1, QOS_LOCKS_RECORD);
-    QosLockedFile *contended = file_of(&w, 2, QOS_LOCKS_RECORD);
+    QosLockedFile *his = file_of(&w, 1, QOS_FILELOCKS_RECORD);
+    QosLockedFile *contended = file_of(&w, 2, QOS_FILELOCKS_RECORD);
     lock(&w, his, NULL, 7, 0);
     for (guint i = 0; i < MANY; i++)
         calls[i] = wait_new(&w, contended, 7);
     g_assert_cmpuint(w.locks->told_ranges, ==, 2 * MANY);
     for (guint i = 0; i < MANY; i++) {
-        qos_locks_note_owner_locked(w.locks, his, 7);
+        qos_filelocks_note_owner_locked(w.locks, his, 7);
         finish(&w, calls[i]);
     }
-    qos_locks_tell_locked(w.locks);
+    qos_filelocks_tell_locked(w.locks);
     g_assert_cmpuint(w.locks->told_ranges, ==, 0);
     qos_locked_file_tidy_locked(w.locks, contended);
     give(&w, his, 7);
@@ -252,8 +252,8 @@ static guint take_places(World *w, QosLockedFile *file, const QosCaller *callers
 {
     guint taken = 0;
 
-    for (; taken <= QOS_LOCKS_WAITS_MAX; taken++) {
-        const guint turn = MIN(taken / (QOS_LOCKS_WAITS_MAX / 4), count - 1);
+    for (; taken <= QOS_FILELOCKS_WAITS_MAX; taken++) {
+        const guint turn = MIN(taken / (QOS_FILELOCKS_WAITS_MAX / 4), count - 1);
         QosCall *call = call_new(w, file, 1);
 
         if (!qos_call_take_place_locked(call, &callers[turn])) {
@@ -272,12 +272,13 @@ static void test_places(void)
     QosCaller callers[G_N_ELEMENTS(w.jobs)];
 
     init(&w);
-    QosLockedFile *file = file_of(&w, 1, QOS_LOCKS_WHOLE);
+    QosLockedFile *file = file_of(&w, 1, QOS_FILELOCKS_WHOLE);
     for (guint by_user = 0; by_user < 2; by_user++) {
         for (guint i = 0; i < G_N_ELEMENTS(callers); i++)
             callers[i] = (QosCaller){.job = &w.jobs[i], .user = by_user ? &w.user : NULL};
         g_assert_cmpuint(take_places(&w, file, callers, by_user ? G_N_ELEMENTS(callers) : 1), ==,
-                         by_user ? QOS_LOCKS_WAITS_MAX / 16 * 15 : QOS_LOCKS_WAITS_MAX / 8 * 7);
+                         by_user ? QOS_FILELOCKS_WAITS_MAX / 16 * 15
+                                 : QOS_FILELOCKS_WAITS_MAX / 8 * 7);
         QosCall *call = call_new(&w, file, 2);
         g_assert_true(qos_call_take_place_locked(call, &caller));
         for (QosCall *one; (one = g_queue_peek_head(&file->calls)) != NULL;)

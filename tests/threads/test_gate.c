@@ -40,11 +40,11 @@ static void *change_policies(void *arg)
     Shared *shared = arg;
     for (guint i = 0; i < 300; i++) {
         QosSched *sched = qos_gate_lock(shared->gate);
-        qos_sched_set_policy(sched, qos_policies[i % 3], qos_gate_now());
+        qos_sched_set_policy(sched, qos_policies[i % 3], qos_clock_now());
         qos_gate_unlock_and_wake(shared->gate);
         set_rule(shared->gate, i % 2 ? "change limited rate=30000" : "change limited rate=10000");
         sched = qos_gate_lock(shared->gate);
-        qos_sched_set_slots(sched, 2 + i % 7, qos_gate_now());
+        qos_sched_set_slots(sched, 2 + i % 7, qos_clock_now());
         qos_gate_unlock_and_wake(shared->gate);
     }
     return NULL;
@@ -142,9 +142,9 @@ static void restore_share(QosGate *gate, const char *id, gint64 record,
                           const QosShareTotals *totals)
 {
     QosSched *sched = qos_gate_lock(gate);
-    QosJob *job = qos_account_job(qos_sched_account(sched), id, qos_gate_now());
+    QosJob *job = qos_jobs_job(qos_sched_jobs(sched), id, qos_clock_now());
 
-    qos_sched_restore_share(sched, job, record, totals, qos_gate_now());
+    qos_sched_restore_share(sched, job, record, totals, qos_clock_now());
     qos_job_unref(job);
     qos_gate_unlock(gate);
 }
@@ -152,7 +152,7 @@ static void restore_share(QosGate *gate, const char *id, gint64 record,
 static guint clear_jobs(QosGate *gate)
 {
     QosSched *sched = qos_gate_lock(gate);
-    const guint count = qos_sched_clear_jobs(sched, NULL, qos_gate_now());
+    const guint count = qos_sched_clear_jobs(sched, NULL, qos_clock_now());
 
     qos_gate_unlock_and_wake(gate);
     return count;
@@ -162,7 +162,7 @@ static void set_adapt(QosGate *gate, const QosAdaptConfig *config)
 {
     QosSched *sched = qos_gate_lock(gate);
 
-    qos_sched_set_adapt(sched, config, qos_gate_now());
+    qos_sched_set_adapt(sched, config, qos_clock_now());
     qos_gate_unlock_and_wake(gate);
 }
 
@@ -203,7 +203,7 @@ static gboolean copy_job(QosGate *gate, const char *id, QosJob *copy, QosSchedSh
 {
     QosJob *job = qos_gate_job(gate, NULL, id, 0);
     const QosSched *sched = qos_gate_lock(gate);
-    const gboolean has_share = qos_sched_copy_job(sched, job, copy, share, qos_gate_now());
+    const gboolean has_share = qos_sched_copy_job(sched, job, copy, share, qos_clock_now());
 
     qos_gate_unlock(gate);
     g_assert_cmpstr(copy->id, ==, id);

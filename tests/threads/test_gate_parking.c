@@ -35,12 +35,12 @@ static void test_a_lock_is_released(void)
     g_assert_cmpint(qos_gate_holder(shared.gate, 9, job), ==, QOS_GATE_NOBODY);
     g_assert_cmpint(qos_gate_holder(shared.gate, 7, job), ==, QOS_GATE_THE_JOB);
     g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_ANOTHER);
-    qos_gate_release(shared.gate, 9, NULL);
-    qos_gate_release(shared.gate, 7, job); /* their own */
+    qos_gate_boost(shared.gate, 9, NULL);
+    qos_gate_boost(shared.gate, 7, job); /* their own */
     g_assert_cmpint(g_atomic_int_get(&shared.runs), ==, before);
-    qos_gate_release(shared.gate, 7, NULL);
+    qos_gate_boost(shared.gate, 7, NULL);
     wait_for_runs(&shared, before + 3);
-    qos_gate_release(shared.gate, 7, NULL);
+    qos_gate_boost(shared.gate, 7, NULL);
     g_assert_true(qos_gate_cancel(shared.gate, &with_other_lock->entry));
     g_assert_true(qos_gate_cancel(shared.gate, &without->entry));
     free_entry(with_other_lock);
@@ -55,7 +55,7 @@ static gint looks; /* atomic: how often a request was looked at that others want
 static gboolean count_look(void *self, QosRequest *request, QosTime now)
 {
     g_atomic_int_inc(&looks);
-    return qos_policy_tbf.release(self, request, now);
+    return qos_policy_tbf.boost(self, request, now);
 }
 
 /* A gate in which nothing runs, and `count` requests with the lock 7 wait for hours. */
@@ -84,17 +84,17 @@ static void test_what_is_wanted_is_looked_at_once(void)
 {
     enum { COUNT = 2000 };
     QosPolicyClass counting = qos_policy_tbf;
-    counting.release = count_look;
+    counting.boost = count_look;
     Shared shared;
 
     begin_waiting(&shared, &counting, COUNT);
     g_atomic_int_set(&looks, 0);
     for (guint i = 0; i < 3; i++)
-        qos_gate_release(shared.gate, 7, NULL);
+        qos_gate_boost(shared.gate, 7, NULL);
     g_assert_cmpint(looks, ==, COUNT);
     g_assert_cmpint(qos_gate_holder(shared.gate, 7, NULL), ==, QOS_GATE_NOBODY);
     qos_mutex_lock(&shared.gate->lock);
-    qos_gate_release(shared.gate, 7, NULL);
+    qos_gate_boost(shared.gate, 7, NULL);
     qos_mutex_unlock(&shared.gate->lock);
     end_waiting(&shared, COUNT);
 }
@@ -106,12 +106,12 @@ static void test_what_only_its_job_wants_waits(void)
     Shared shared;
 
     begin_waiting(&shared, &qos_policy_tbf, COUNT);
-    const QosGateLine *line = g_queue_peek_head(&shared.gate->lines);
-    const QosEntry *first = line->entries.head->data, *last = line->entries.tail->data;
+    const QosParkedQueue *queue = g_queue_peek_head(&shared.gate->queues);
+    const QosEntry *first = queue->entries.head->data, *last = queue->entries.tail->data;
 
-    qos_gate_release(shared.gate, 7, first->request.job);
-    g_assert_cmpuint(line->entries.length, ==, COUNT);
-    g_assert_true(line->entries.head->data == first && line->entries.tail->data == last);
+    qos_gate_boost(shared.gate, 7, first->request.job);
+    g_assert_cmpuint(queue->entries.length, ==, COUNT);
+    g_assert_true(queue->entries.head->data == first && queue->entries.tail->data == last);
     end_waiting(&shared, COUNT);
 }
 
@@ -128,8 +128,8 @@ static gpointer visit(gpointer arg)
 
     while (!g_atomic_int_get(&visitor->has_ended)) {
         qos_mutex_lock(&visitor->gate->lock);
-        const QosGateLine *line = g_queue_peek_head(&visitor->gate->lines);
-        if (line != NULL && line->lock != 0 && line->entries.length < visitor->count)
+        const QosParkedQueue *queue = g_queue_peek_head(&visitor->gate->queues);
+        if (queue != NULL && queue->lock != 0 && queue->entries.length < visitor->count)
             g_atomic_int_set(&visitor->has_met, TRUE);
         qos_mutex_unlock(&visitor->gate->lock);
     }
@@ -148,7 +148,7 @@ static void test_a_long_line_leaves_the_gate_to_others(void)
         begin_waiting(&shared, &qos_policy_tbf, COUNT);
         Visitor visitor = {.gate = shared.gate, .count = COUNT};
         GThread *thread = g_thread_new("visitor", visit, &visitor);
-        qos_gate_release(shared.gate, 7, NULL);
+        qos_gate_boost(shared.gate, 7, NULL);
         g_atomic_int_set(&visitor.has_ended, TRUE);
         g_thread_join(thread);
         has_met = visitor.has_met;
@@ -207,7 +207,7 @@ static gpointer want_all_the_time(gpointer arg)
     TestEntry *other = new_entry(shared, "other");
 
     for (guint i = 0; g_atomic_int_get(&shared->inside) == 0; i++) {
-        qos_gate_release(shared->gate, 7, i % 4 == 0 ? NULL : other->entry.request.job);
+        qos_gate_boost(shared->gate, 7, i % 4 == 0 ? NULL : other->entry.request.job);
         qos_gate_holder(shared->gate, 7, NULL);
     }
     free_entry(other);
@@ -215,18 +215,18 @@ static gpointer want_all_the_time(gpointer arg)
 }
 
 /* All are boosted. */
-static void check_lines(QosGate *gate)
+static void check_queues(QosGate *gate)
 {
-    gint locked_lines = 0;
+    gint lock_queues = 0;
 
     qos_mutex_lock(&gate->lock);
-    for (GList *link = gate->lines.head; link != NULL; link = link->next) {
-        const QosGateLine *line = link->data;
-        g_assert_true(line->lock == 0);
-        g_assert_cmpuint(line->entries.length, >, 0);
-        locked_lines += line->lock != 0;
+    for (GList *link = gate->queues.head; link != NULL; link = link->next) {
+        const QosParkedQueue *queue = link->data;
+        g_assert_true(queue->lock == 0);
+        g_assert_cmpuint(queue->entries.length, >, 0);
+        lock_queues += queue->lock != 0;
     }
-    g_assert_cmpint(gate->locked_lines, ==, locked_lines);
+    g_assert_cmpint(gate->lock_queues, ==, lock_queues);
     qos_mutex_unlock(&gate->lock);
 }
 
@@ -247,8 +247,8 @@ static void test_a_line_changes_while_it_is_released(void)
     g_atomic_int_set(&shared.inside, 1); /* their end */
     for (guint i = 0; i < G_N_ELEMENTS(wanters); i++)
         g_thread_join(wanters[i]);
-    qos_gate_release(shared.gate, 7, NULL);
-    check_lines(shared.gate);
+    qos_gate_boost(shared.gate, 7, NULL);
+    check_queues(shared.gate);
     qos_gate_stop(shared.gate);
     g_assert_cmpint(shared.runs + shared.cancelled, ==, OWNERS * OWNERS_TURNS * OWNERS_BATCH);
     for (guint i = 0; i < OWNERS; i++)
@@ -300,9 +300,9 @@ static void test_read_ahead_is_given_up(void)
     for (guint i = 0; i < 5; i++)
         park_read(&shared, 0, FALSE); /* of a thread that is not known */
     g_assert_cmpint(shared.given_up, ==, 0);
-    qos_gate_release(shared.gate, 7, NULL);
+    qos_gate_boost(shared.gate, 7, NULL);
     g_assert_cmpint(shared.given_up, ==, 3);
-    qos_gate_release(shared.gate, 7, NULL);
+    qos_gate_boost(shared.gate, 7, NULL);
     g_assert_cmpint(shared.given_up, ==, 3);
     end_waiting(&shared, 2 + 1 + 5);
 }
@@ -316,7 +316,7 @@ static void test_read_ahead_of_its_own_stays(void)
     begin_in_debt(&shared);
     for (guint i = 0; i < 5; i++)
         last = park_read(&shared, 11, FALSE);
-    qos_gate_release(shared.gate, 7, last->entry.request.job);
+    qos_gate_boost(shared.gate, 7, last->entry.request.job);
     g_assert_cmpint(shared.given_up, ==, 0);
     end_waiting(&shared, 5);
 }

@@ -1,6 +1,6 @@
 /*
- * The table of inodes under many threads: look-ups, forgets and loans of the same files at once,
- * with fewer descriptors than files.
+ * The table of inodes under many threads: look-ups, forgets and references of the same files at
+ * once, with fewer descriptors than files.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 typedef struct {
     char *path;
     QosInodes *inodes;
-    QosLoan root;
+    QosInodeRef root;
 } Fixture;
 
 static gboolean is_nfs; /* what the table is told of its store */
@@ -77,12 +77,12 @@ static void set_up(Fixture *fixture, gconstpointer data)
     set_descriptors(DESCRIPTORS);
     fixture->inodes = qos_inodes_new(fixture->path, NULL);
     g_assert_nonnull(fixture->inodes);
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, FUSE_ROOT_ID, &fixture->root), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, FUSE_ROOT_ID, &fixture->root), ==, 0);
 }
 
 static void tear_down(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
-    qos_loan_return(&fixture->root);
+    qos_inode_ref_put(&fixture->root);
     g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
     g_assert_cmpuint(open_count(fixture->inodes), ==, 1);
     qos_inodes_free(fixture->inodes);
@@ -110,29 +110,29 @@ static fuse_ino_t look_up(Fixture *fixture, int number, ino_t *ret_file)
     return entry.ino;
 }
 
-static void check_loan(Fixture *fixture, fuse_ino_t id, ino_t file)
+static void check_ref(Fixture *fixture, fuse_ino_t id, ino_t file)
 {
-    g_auto(QosLoan) loan = {0};
+    g_auto(QosInodeRef) ref = {0};
     struct stat stat;
 
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
-    g_assert_cmpint(fstat(loan.fd, &stat), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, id, &ref), ==, 0);
+    g_assert_cmpint(fstat(ref.fd, &stat), ==, 0);
     g_assert_cmpuint(stat.st_ino, ==, file);
     /* What never changes is read beside what other threads change. */
-    qos_loan_note_pages(&loan);
-    g_assert_false(qos_loan_hides_device(&loan));
+    qos_inode_ref_note_pages(&ref);
+    g_assert_false(qos_inode_ref_hides_device(&ref));
 }
 
 static void let_go(Fixture *fixture, int number)
 {
-    g_auto(QosLoan) loan = {0};
+    g_auto(QosInodeRef) ref = {0};
     char name[16];
 
     g_snprintf(name, sizeof(name), "%d", number);
-    qos_inodes_begin_removal(fixture->inodes, &fixture->root, name, &loan);
+    qos_inodes_begin_removal(fixture->inodes, &fixture->root, name, &ref);
 }
 
-/* Looks up, borrows and forgets at random; at the end it has forgotten all it looked up. */
+/* Looks up, references and forgets at random; at the end it has forgotten all it looked up. */
 static gpointer use_files(gpointer data)
 {
     Fixture *fixture = data;
@@ -150,7 +150,7 @@ static gpointer use_files(gpointer data)
             g_assert_cmpuint(id, ==, ids[number]);
         ids[number] = id;
         counts[number]++;
-        check_loan(fixture, id, file);
+        check_ref(fixture, id, file);
         let_go(fixture, g_rand_int_range(chance, 0, FILES));
         if (g_rand_boolean(chance)) {
             qos_inodes_forget(fixture->inodes, id, counts[number]);
@@ -186,7 +186,7 @@ static gpointer live_and_die(gpointer data)
         ino_t file;
 
         lives->ids[i] = look_up(lives->fixture, lives->number, &file);
-        check_loan(lives->fixture, lives->ids[i], file);
+        check_ref(lives->fixture, lives->ids[i], file);
         qos_inodes_forget(lives->fixture->inodes, lives->ids[i], 1);
     }
     return NULL;
@@ -216,28 +216,28 @@ static void test_ids_are_used_once(Fixture *fixture, G_GNUC_UNUSED gconstpointer
     for (int step = 0; step < 100; step++) {
         ino_t file;
         fuse_ino_t id = look_up(fixture, 7, &file);
-        QosLoan loan;
+        QosInodeRef ref;
 
         g_assert_cmpuint(id, >, last);
         last = id;
         qos_inodes_forget(fixture->inodes, id, 1);
-        g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, -ESTALE);
+        g_assert_cmpint(qos_inodes_get(fixture->inodes, id, &ref), ==, -ESTALE);
     }
 }
 
-/* A loan outlives the last look-up, and a look-up in between brings the same id back. */
+/* A reference outlives the last look-up, and a look-up in between brings the same id back. */
 static void test_loan_keeps_the_inode(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     ino_t file;
     fuse_ino_t id = look_up(fixture, 3, &file);
-    QosLoan loan;
+    QosInodeRef ref;
 
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, id, &ref), ==, 0);
     qos_inodes_forget(fixture->inodes, id, 1);
     g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 2);
     g_assert_cmpuint(look_up(fixture, 3, &file), ==, id);
-    qos_loan_return(&loan);
-    check_loan(fixture, id, file);
+    qos_inode_ref_put(&ref);
+    check_ref(fixture, id, file);
     qos_inodes_forget(fixture->inodes, id, 1000);
     g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
 }
@@ -267,19 +267,19 @@ static void test_cold_inodes(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
         ids[number] = look_up(fixture, number, &files[number]);
     g_assert_cmpuint(open_count(fixture->inodes), <=, DESCRIPTORS / 2);
     for (int number = 0; number < FILES; number++)
-        check_loan(fixture, ids[number], files[number]);
+        check_ref(fixture, ids[number], files[number]);
     for (int number = 0; number < FILES; number++) {
         g_assert_cmpuint(look_up(fixture, number, &files[number]), ==, ids[number]);
         qos_inodes_forget(fixture->inodes, ids[number], 1);
     }
     g_assert_cmpuint(open_count(fixture->inodes), <=, DESCRIPTORS / 2);
 
-    /* The first is cold now: gone with its file, whatever gets its number. */
+    /* The first is closed now: gone with its file, whatever gets its number. */
     g_autofree char *path = g_strdup_printf("%s/0", fixture->path);
-    QosLoan loan;
+    QosInodeRef ref;
 
     g_unlink(path);
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, ids[0], &loan), ==, -ESTALE);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, ids[0], &ref), ==, -ESTALE);
     make_file(fixture->path, 0);
     qos_inodes_forget(fixture->inodes, look_up(fixture, 0, &files[0]), 1);
     /* Also where nobody asked for it before another file got its number, as on most file systems.
@@ -300,22 +300,22 @@ static void test_last_loan_ends_the_inode(Fixture *fixture, G_GNUC_UNUSED gconst
 {
     ino_t file;
     fuse_ino_t id = look_up(fixture, 3, &file);
-    QosLoan first, second;
+    QosInodeRef first, second;
 
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &first), ==, 0);
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &second), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, id, &first), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, id, &second), ==, 0);
     qos_inodes_forget(fixture->inodes, id, 1);
-    qos_loan_return(&first);
+    qos_inode_ref_put(&first);
     g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 2);
-    qos_loan_return(&second);
+    qos_inode_ref_put(&second);
     g_assert_cmpuint(qos_inodes_count(fixture->inodes), ==, 1);
 }
 
-/* More are on loan than may stay open: when they are returned, they become cold like others. */
-static void test_returned_inodes_become_cold(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+/* More are referenced than may stay open: when they are put, they are closed like others. */
+static void test_put_inodes_are_closed(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     enum { LENT = DESCRIPTORS / 2 + 10 };
-    QosLoan loans[LENT];
+    QosInodeRef refs[LENT];
     fuse_ino_t ids[LENT + 1];
     ino_t file;
 
@@ -325,12 +325,12 @@ static void test_returned_inodes_become_cold(Fixture *fixture, G_GNUC_UNUSED gco
     }
     for (int number = 0; number < LENT; number++) {
         ids[number] = look_up(fixture, number, &file);
-        g_assert_cmpint(qos_inodes_borrow(fixture->inodes, ids[number], &loans[number]), ==, 0);
+        g_assert_cmpint(qos_inodes_get(fixture->inodes, ids[number], &refs[number]), ==, 0);
     }
-    ids[LENT] = look_up(fixture, LENT, &file); /* a reason to look for one to become cold */
+    ids[LENT] = look_up(fixture, LENT, &file); /* a reason to look for one to close */
     g_assert_cmpuint(open_count(fixture->inodes), >, LENT);
     for (int number = 0; number < LENT; number++)
-        qos_loan_return(&loans[number]);
+        qos_inode_ref_put(&refs[number]);
     qos_inodes_forget(fixture->inodes, look_up(fixture, LENT + 1, &file), 1);
     g_assert_cmpuint(open_count(fixture->inodes), <=, DESCRIPTORS / 2);
     for (int number = 0; number <= LENT; number++)
@@ -343,7 +343,7 @@ static void test_nfs_keeps_no_removed_file(Fixture *fixture, gconstpointer data)
     ino_t file;
     const fuse_ino_t id = look_up(fixture, 1, &file);
     const guint kept = data != NULL ? 1 : 2; /* the root's descriptor, and the file's */
-    g_auto(QosLoan) loan = {0};
+    g_auto(QosInodeRef) ref = {0};
 
     if (qos_inodes_bound(fixture->inodes) != 0) {
         g_test_skip("file handles need CAP_DAC_READ_SEARCH");
@@ -352,14 +352,14 @@ static void test_nfs_keeps_no_removed_file(Fixture *fixture, gconstpointer data)
     }
     let_go(fixture, 1);
     g_assert_cmpuint(open_count(fixture->inodes), ==, kept);
-    check_loan(fixture, id, file);
+    check_ref(fixture, id, file);
     let_go(fixture, 2); /* not known */
     let_go(fixture, FILES);
     /* An operation that has it open goes on with it. */
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, id, &loan), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, id, &ref), ==, 0);
     let_go(fixture, 1);
     g_assert_cmpuint(open_count(fixture->inodes), ==, 2);
-    qos_loan_return(&loan);
+    qos_inode_ref_put(&ref);
     qos_inodes_forget(fixture->inodes, id, 1);
 }
 
@@ -390,7 +390,7 @@ int main(int argc, char **argv)
     ADD("last-loan-ends-the-inode", test_last_loan_ends_the_inode);
     ADD("numbers-of-submounts", test_numbers_of_submounts);
     ADD("cold-inodes", test_cold_inodes);
-    ADD("returned-inodes-become-cold", test_returned_inodes_become_cold);
+    ADD("returned-inodes-become-cold", test_put_inodes_are_closed);
     ADD("no-descriptor-left", test_no_descriptor_left);
     ADD("removed-files", test_nfs_keeps_no_removed_file);
     g_test_add("/inode/nfs-many-threads", Fixture, "nfs", set_up, test_many_threads, tear_down);

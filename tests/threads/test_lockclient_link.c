@@ -31,7 +31,7 @@ typedef struct {
 } Runner;
 
 typedef struct {
-    QosLocklink *link;
+    QosLink *link;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     gboolean is_welcome;
@@ -110,11 +110,11 @@ static void *run(void *data)
 
     g_main_context_push_thread_default(runner->context);
     for (guint i = 0; i < runner->links->len; i++)
-        qos_locklink_start(((Link *)runner->links->pdata[i])->link);
+        qos_link_start(((Link *)runner->links->pdata[i])->link);
     while (!atomic_load(&runner->ends))
         g_main_context_iteration(runner->context, TRUE);
     for (guint i = 0; i < runner->links->len; i++)
-        qos_locklink_stop(((Link *)runner->links->pdata[i])->link);
+        qos_link_stop(((Link *)runner->links->pdata[i])->link);
     g_main_context_pop_thread_default(runner->context);
     return NULL;
 }
@@ -123,7 +123,7 @@ static void link_free(gpointer data)
 {
     Link *link = data;
 
-    qos_locklink_free(link->link);
+    qos_link_free(link->link);
     pthread_mutex_destroy(&link->lock);
     pthread_cond_destroy(&link->changed);
     g_free(link->reason);
@@ -140,20 +140,20 @@ static void init(Runner *runner)
 /* `server` stays. */
 static Link *add(Runner *runner, const char *server)
 {
-    const QosLocklinkConfig config = {.server = server};
+    const QosLinkConfig config = {.server = server};
     g_autoptr(GError) error = NULL;
     Link *link = g_new0(Link, 1);
-    const QosLocklinkUser user = {.arg = link,
-                                  .hello = hello,
-                                  .welcomed = welcomed,
-                                  .received = received,
-                                  .deadlocked = deadlocked,
-                                  .more = more,
-                                  .failed = failed};
+    const QosLinkUser user = {.arg = link,
+                              .hello = hello,
+                              .welcomed = welcomed,
+                              .received = received,
+                              .deadlocked = deadlocked,
+                              .more = more,
+                              .failed = failed};
 
     pthread_mutex_init(&link->lock, NULL);
     pthread_cond_init(&link->changed, NULL);
-    link->link = qos_locklink_new(&config, &user, runner->context, &error);
+    link->link = qos_link_new(&config, &user, runner->context, &error);
     g_assert_no_error(error);
     g_ptr_array_add(runner->links, link);
     return link;
@@ -265,7 +265,7 @@ static void welcome(Peer *peer, QosTime lease)
 
 static gboolean send_rest(gpointer link)
 {
-    qos_locklink_send(link);
+    qos_link_send(link);
     return G_SOURCE_REMOVE;
 }
 
@@ -284,7 +284,7 @@ static void *send_pieces(void *data)
         pthread_mutex_lock(&link->lock);
         link->added += WORDS;
         pthread_mutex_unlock(&link->lock);
-        if (!qos_locklink_try_send(link->link))
+        if (!qos_link_try_send(link->link))
             g_main_context_invoke(sender->runner->context, send_rest, link->link);
     }
     return NULL;
@@ -418,16 +418,16 @@ static void say_nothing(Peer *peer G_GNUC_UNUSED)
 }
 
 /* The link's thread may have its turn. */
-static QosReceive *lead(Link *link)
+static QosReceiver *lead(Link *link)
 {
     const gint64 end = g_get_monotonic_time() + PATIENCE;
-    QosReceive *input = qos_locklink_receive(link->link);
+    QosReceiver *receiver = qos_link_receive(link->link);
 
-    while (!qos_receive_lead(input)) {
+    while (!qos_receive_lead(receiver)) {
         g_assert_cmpint(g_get_monotonic_time(), <, end);
         g_usleep(100);
     }
-    return input;
+    return receiver;
 }
 
 static gboolean has_heard_all(const Link *link)
@@ -440,17 +440,17 @@ static gboolean has_heard_all(const Link *link)
 static void share_reading(Peer *peer, Link *link)
 {
     g_autoptr(GByteArray) bytes = g_byte_array_new();
-    QosReceive *input = lead(link);
+    QosReceiver *receiver = lead(link);
 
     qos_wire_put_deadlock(bytes, 1);
     qos_wire_put_deadlock(bytes, 2);
-    g_assert_false(qos_receive_lead(input));
+    g_assert_false(qos_receive_lead(receiver));
     say(peer, bytes->data, bytes->len * 3 / 4);
-    g_assert_true(qos_receive_wait(input, PATIENCE * QOS_MICROSECOND));
-    g_assert_true(qos_receive_read(input));
+    g_assert_true(qos_receive_wait(receiver, PATIENCE * QOS_MICROSECOND));
+    g_assert_true(qos_receive_read(receiver));
     g_assert_cmpuint(link->heard, ==, 1);
     g_assert_true(pthread_equal(link->teller, pthread_self()));
-    qos_receive_cede(input);
+    qos_receive_cede(receiver);
     say(peer, bytes->data + bytes->len * 3 / 4, bytes->len - bytes->len * 3 / 4);
     wait_for(link, has_heard_all);
     g_assert_false(pthread_equal(link->teller, pthread_self()));
@@ -481,17 +481,17 @@ static void test_led(void)
         wait_for(link, is_welcome);
         if (ends[i].say != say_nothing)
             share_reading(&peer, link);
-        QosReceive *input = lead(link);
+        QosReceiver *receiver = lead(link);
         ends[i].say(&peer);
         do
-            g_assert_true(qos_receive_wait(input, PATIENCE * QOS_MICROSECOND));
-        while (qos_receive_read(input));
-        qos_receive_cede(input);
+            g_assert_true(qos_receive_wait(receiver, PATIENCE * QOS_MICROSECOND));
+        while (qos_receive_read(receiver));
+        qos_receive_cede(receiver);
         if (ends[i].leaves_rest)
-            g_assert_false(qos_receive_lead(input));
+            g_assert_false(qos_receive_lead(receiver));
         wait_for(link, has_failed);
         g_assert_true(g_str_has_prefix(link->reason, ends[i].reason));
-        g_assert_false(qos_receive_lead(input));
+        g_assert_false(qos_receive_lead(receiver));
         clear(&runner);
         peer_clear(&peer);
     }
@@ -499,7 +499,7 @@ static void test_led(void)
 
 static void test_bad_addresses(void)
 {
-    static const QosLocklinkConfig configs[] = {
+    static const QosLinkConfig configs[] = {
         {.server = "unix:relative"},
         {.server = "host"},
         {.server = ":1"},
@@ -512,8 +512,8 @@ static void test_bad_addresses(void)
     for (guint i = 0; i < G_N_ELEMENTS(configs); i++) {
         g_autoptr(GMainContext) context = g_main_context_new();
         g_autoptr(GError) error = NULL;
-        const QosLocklinkUser user = {0};
-        g_assert_null(qos_locklink_new(&configs[i], &user, context, &error));
+        const QosLinkUser user = {0};
+        g_assert_null(qos_link_new(&configs[i], &user, context, &error));
         g_assert_true(g_pattern_match_simple(messages[i], error->message));
     }
 }

@@ -198,7 +198,7 @@ static void test_lost(void)
     clear(&w);
 }
 
-/* More places at a time than there are marks. */
+/* More places at a time than there are pins. */
 static void test_no_room(void)
 {
     Held held[QOS_FASTPATH_PINS], same, further;
@@ -218,11 +218,11 @@ static void test_no_room(void)
     clear(&w);
 }
 
-/* One that finds it shut after it has marked its place is no use, and asks for nothing. */
+/* One that finds it closed after it has pinned its inode is no use, and asks for nothing. */
 static void test_too_late(void)
 {
     const guint64 late = (guint64)(30 * 2 + 1 + 1) << 32 | 1;
-    Use wanted, marked;
+    Use wanted, pinned;
     guint64 asked;
     Held held;
     World w;
@@ -237,12 +237,12 @@ static void test_too_late(void)
     atomic_store(&held.path->pins[held.pin ^ 1], late);
     g_assert_true(end(&w, &held));
     g_assert_cmpint(wanted.verdict, ==, QOS_CREDIT_GRANTED);
-    get_place(&w, 1, 30, TRUE, &marked);
+    get_place(&w, 1, 30, TRUE, &pinned);
     settle(&w);
-    g_assert_cmpint(marked.verdict, ==, QOS_CREDIT_GRANTED);
+    g_assert_cmpint(pinned.verdict, ==, QOS_CREDIT_GRANTED);
     g_assert_cmpuint(status_of(&w, 0).enqueues, ==, asked);
     put(&w, 1, &wanted);
-    put(&w, 1, &marked);
+    put(&w, 1, &pinned);
     clear(&w);
 }
 

@@ -24,7 +24,7 @@ typedef struct {
     QosGate *gate;
     QosInodes *inodes;
     QosPages *pages;
-    QosLoan root, file;
+    QosInodeRef root, file;
     fuse_ino_t ino;
 } Fixture;
 
@@ -52,11 +52,11 @@ static void set_up(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     fixture->gate = qos_gate_new(&qos_policy_fifo, 4, QOS_NEVER);
     g_assert_cmpint(qos_gate_start(fixture->gate), ==, 0);
     fixture->inodes = qos_inodes_new(fixture->path, NULL);
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, FUSE_ROOT_ID, &fixture->root), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, FUSE_ROOT_ID, &fixture->root), ==, 0);
     g_assert_cmpint(qos_inodes_lookup(fixture->inodes, &fixture->root, "file", NULL, &entry), ==,
                     0);
     fixture->ino = entry.ino;
-    g_assert_cmpint(qos_inodes_borrow(fixture->inodes, entry.ino, &fixture->file), ==, 0);
+    g_assert_cmpint(qos_inodes_get(fixture->inodes, entry.ino, &fixture->file), ==, 0);
     fixture->pages = qos_pages_new(NULL, fixture->gate, fixture->inodes, now);
     g_assert_nonnull(fixture->pages);
 }
@@ -69,8 +69,8 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     qos_pages_stop(fixture->pages);
     qos_gate_stop(fixture->gate);
     qos_pages_free(fixture->pages);
-    qos_loan_return(&fixture->file);
-    qos_loan_return(&fixture->root);
+    qos_inode_ref_put(&fixture->file);
+    qos_inode_ref_put(&fixture->root);
     qos_inodes_forget(fixture->inodes, fixture->ino, 1);
     qos_inodes_free(fixture->inodes);
     qos_gate_free(fixture->gate);
@@ -81,13 +81,13 @@ static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 
 static gboolean are_old(Fixture *fixture)
 {
-    return qos_pages_are_old(fixture->pages, fixture->ino);
+    return qos_pages_are_stale(fixture->pages, fixture->ino);
 }
 
 /* READER's READ, which is answered. */
 static void read_page(Fixture *fixture)
 {
-    qos_loan_fill(&fixture->file, 1);
+    qos_inode_ref_fill(&fixture->file, 1);
     qos_pages_drop_read(fixture->pages, fixture->ino, READER);
     qos_pages_end_locked(fixture->pages, fixture->ino, &fixture->file, fixture);
 }
@@ -96,7 +96,7 @@ static void read_page(Fixture *fixture)
 static void look(Fixture *fixture)
 {
     qos_pages_drop(fixture->pages, ELSEWHERE);
-    while (qos_pages_are_old(fixture->pages, ELSEWHERE))
+    while (qos_pages_are_stale(fixture->pages, ELSEWHERE))
         g_thread_yield();
 }
 

@@ -1,5 +1,5 @@
 /*
- * Pay points without a kernel: which thread may pass, and what a ticket is good for. Without a
+ * Pay points without a kernel: which thread may pass, and what a pass is good for. Without a
  * session nothing is told, which is as good as having been told.
  */
 #include "fs/isolate/pay_point.h"
@@ -14,7 +14,7 @@
 #define PAYER  (100 * QOS_MILLISECOND) /* and of a thread that has paid */
 
 typedef struct {
-    QosTolls *tolls;
+    QosPayPoints *pay_points;
 } Fixture;
 
 static QosTime time_now; /* stands but for what the tests add */
@@ -29,26 +29,27 @@ static QosTime now(void)
 static void set_up(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     time_now = QOS_SECOND;
-    fixture->tolls = qos_tolls_new(NULL, now);
-    g_assert_nonnull(fixture->tolls);
+    fixture->pay_points = qos_pay_points_new(NULL, now);
+    g_assert_nonnull(fixture->pay_points);
 }
 
 static void tear_down(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_tolls_free(fixture->tolls);
+    qos_pay_points_free(fixture->pay_points);
 }
 
-static QosTollState meet_as(Fixture *fixture, fuse_ino_t ino, const QosJob *job, pid_t tid,
-                            guint64 start)
+static QosPayPointState meet_as(Fixture *fixture, fuse_ino_t ino, const QosJob *job, pid_t tid,
+                                guint64 start)
 {
     QosOpcode opcode = QOS_OP_COUNT;
-    QosTollState state = qos_tolls_meet(fixture->tolls, ino, job, tid, start, &opcode);
+    QosPayPointState state =
+        qos_pay_points_meet(fixture->pay_points, ino, job, tid, start, &opcode);
 
-    g_assert_cmpint(opcode, ==, state == QOS_TOLL_DUE ? QOS_OP_CREATE : QOS_OP_COUNT);
+    g_assert_cmpint(opcode, ==, state == QOS_PAY_POINT_DUE ? QOS_OP_CREATE : QOS_OP_COUNT);
     return state;
 }
 
-static QosTollState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
+static QosPayPointState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 {
     return meet_as(fixture, ino, hog, tid, LATE);
 }
@@ -57,18 +58,18 @@ static QosTollState meet(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 static void make(Fixture *fixture, fuse_ino_t ino)
 {
     do
-        qos_tolls_raise(fixture->tolls, ino, hog, QOS_OP_CREATE, TID);
-    while (meet(fixture, ino, TID - 1) != QOS_TOLL_DUE);
+        qos_pay_points_raise(fixture->pay_points, ino, hog, QOS_OP_CREATE, TID);
+    while (meet(fixture, ino, TID - 1) != QOS_PAY_POINT_DUE);
 }
 
 static void pay(Fixture *fixture, pid_t tid, QosOpcode prepaid)
 {
-    qos_tolls_pay(fixture->tolls, FOLDER, hog, QOS_OP_CREATE, tid, prepaid);
+    qos_pay_points_pay(fixture->pay_points, FOLDER, hog, QOS_OP_CREATE, tid, prepaid);
 }
 
 static gboolean use(Fixture *fixture, QosOpcode opcode)
 {
-    return qos_tolls_use(fixture->tolls, TID, opcode);
+    return qos_pay_points_use(fixture->pay_points, TID, opcode);
 }
 
 /* Time passes, with requests all the while. */
@@ -82,21 +83,21 @@ static void use_for(Fixture *fixture, QosTime time)
 
 static void test_none(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_NONE);
+    g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
     g_assert_false(use(fixture, QOS_OP_CREATE));
 }
 
 static void test_it_runs_out(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     make(fixture, FOLDER);
-    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, OTHER));
+    g_assert_false(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
+    g_assert_true(qos_pay_points_may_believe(fixture->pay_points, OTHER));
     use_for(fixture, QOS_SECOND);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_DUE);
     use_for(fixture, 2 * QOS_SECOND);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_NONE);
+    g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
 }
 
 /* A thread that queued for the lock still does when the daemon, or the machine, has stood still. */
@@ -104,10 +105,10 @@ static void test_after_a_pause(Fixture *fixture, gconstpointer data G_GNUC_UNUSE
 {
     make(fixture, FOLDER);
     pay(fixture, TID, QOS_OP_COUNT);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_FREE);
     time_now += 3600 * QOS_SECOND;
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
-    g_assert_cmpint(meet(fixture, FOLDER, TID + 1), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID + 1), ==, QOS_PAY_POINT_DUE);
 }
 
 /* Only the job that is in debt there pays. */
@@ -115,24 +116,24 @@ static void test_other_jobs_pass(Fixture *fixture, gconstpointer data G_GNUC_UNU
 {
     make(fixture, FOLDER);
     for (guint i = 0; i < 100; i++)
-        g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_FOREIGN);
-    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
-    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+        g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_PAY_POINT_FOREIGN);
+    qos_pay_points_raise(fixture->pay_points, FOLDER, guest, QOS_OP_CREATE, TID);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_PAY_POINT_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_DUE);
     use_for(fixture, QOS_SECOND);
-    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
+    qos_pay_points_raise(fixture->pay_points, FOLDER, guest, QOS_OP_CREATE, TID);
     use_for(fixture, 3 * QOS_SECOND / 2); /* the other has not come back */
-    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_TOLL_DUE);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FOREIGN);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, LATE), ==, QOS_PAY_POINT_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_FOREIGN);
 }
 
 static void test_a_ticket_is_good_for_one_change(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     make(fixture, FOLDER);
     for (guint i = 0; i < 3; i++) {
-        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_DUE);
         pay(fixture, TID, QOS_OP_COUNT);
-        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_FREE);
         g_assert_true(use(fixture, QOS_OP_CREATE));
     }
 }
@@ -145,11 +146,11 @@ static void test_a_ticket_outlasts_the_queue(Fixture *fixture, gconstpointer dat
     pay(fixture, TID, QOS_OP_COUNT);
     for (guint i = 0; i < 300; i++) {
         use_for(fixture, QOS_SECOND);
-        qos_tolls_raise(fixture->tolls, FOLDER, hog, QOS_OP_CREATE, TID + 1);
+        qos_pay_points_raise(fixture->pay_points, FOLDER, hog, QOS_OP_CREATE, TID + 1);
     }
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_FREE);
     g_assert_true(use(fixture, QOS_OP_CREATE));
-    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID + 2, 0), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID + 2, 0), ==, QOS_PAY_POINT_FREE);
 }
 
 /* rename(2) between two directories that are pay points pays once. */
@@ -158,13 +159,13 @@ static void test_a_ticket_is_good_for_all(Fixture *fixture, gconstpointer data G
     make(fixture, FOLDER);
     make(fixture, OTHER);
     pay(fixture, TID, QOS_OP_COUNT);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
-    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_FREE);
+    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_PAY_POINT_FREE);
     g_assert_true(use(fixture, QOS_OP_LOOKUP));
     g_assert_false(use(fixture, QOS_OP_LOOKUP));
-    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_PAY_POINT_FREE);
     g_assert_false(use(fixture, QOS_OP_RENAME));
-    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, OTHER, TID), ==, QOS_PAY_POINT_DUE);
 }
 
 static void test_a_ticket_is_good_for_some_lookups(Fixture *fixture,
@@ -173,20 +174,20 @@ static void test_a_ticket_is_good_for_some_lookups(Fixture *fixture,
     make(fixture, FOLDER);
     pay(fixture, TID, QOS_OP_CREATE);
     for (guint i = 0; i < 16; i++) {
-        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_FREE);
+        g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_FREE);
         g_assert_false(use(fixture, QOS_OP_LOOKUP));
     }
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_DUE);
 }
 
-/* Else a thread that only asks would live on one ticket. */
+/* Else a thread that only asks would live on one pass. */
 static void test_a_ticket_does_not_last(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     guint asks = 0;
 
     make(fixture, FOLDER);
     pay(fixture, TID, QOS_OP_COUNT);
-    while (meet(fixture, FOLDER, TID) == QOS_TOLL_FREE && asks < 100)
+    while (meet(fixture, FOLDER, TID) == QOS_PAY_POINT_FREE && asks < 100)
         asks++;
     g_assert_cmpuint(asks, >, 8);
     g_assert_cmpuint(asks, <, 100);
@@ -205,41 +206,42 @@ static void test_what_was_paid_for_is_free(Fixture *fixture, gconstpointer data 
 static void test_a_thread_that_was_there(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     make(fixture, FOLDER);
-    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_TOLL_FREE);
-    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_PAY_POINT_FREE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_PAY_POINT_FREE);
     g_assert_false(use(fixture, QOS_OP_CREATE));
-    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, hog, TID, 0), ==, QOS_PAY_POINT_DUE);
 }
 
 /* A thread may wait there for longer than a pay point lasts: its payment makes it one again. */
 static void test_a_payment_keeps_it(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     make(fixture, FOLDER);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_DUE);
     use_for(fixture, 30 * QOS_SECOND);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_NONE);
     pay(fixture, TID, QOS_OP_CREATE);
     g_assert_true(use(fixture, QOS_OP_CREATE));
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_DUE);
 }
 
 static void read_in_debt(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 {
-    qos_tolls_raise(fixture->tolls, ino, hog, QOS_OP_READ, tid);
+    qos_pay_points_raise(fixture->pay_points, ino, hog, QOS_OP_READ, tid);
 }
 
 static void come_to_read(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 {
     QosOpcode opcode = QOS_OP_COUNT;
 
-    g_assert_cmpint(qos_tolls_meet(fixture->tolls, ino, hog, tid, 0, &opcode), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(qos_pay_points_meet(fixture->pay_points, ino, hog, tid, 0, &opcode), ==,
+                    QOS_PAY_POINT_DUE);
     g_assert_cmpint(opcode, ==, QOS_OP_READ);
 }
 
 static void pay_to_read(Fixture *fixture, fuse_ino_t ino, pid_t tid)
 {
-    qos_tolls_pay(fixture->tolls, ino, hog, QOS_OP_READ, tid, QOS_OP_READ);
-    g_assert_true(qos_tolls_use(fixture->tolls, tid, QOS_OP_READ));
+    qos_pay_points_pay(fixture->pay_points, ino, hog, QOS_OP_READ, tid, QOS_OP_READ);
+    g_assert_true(qos_pay_points_use(fixture->pay_points, tid, QOS_OP_READ));
 }
 
 /* A file's is closed only from a READ in debt until the reader comes again: in between the kernel
@@ -248,12 +250,12 @@ static void test_a_file(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     for (guint i = 0; i < 3; i++) {
         read_in_debt(fixture, FOLDER, TID);
-        g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+        g_assert_false(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
         come_to_read(fixture, FOLDER, TID);
-        g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+        g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
         time_now += STEP;
         pay_to_read(fixture, FOLDER, TID);
-        g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+        g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
     }
 }
 
@@ -265,9 +267,9 @@ static void test_readers_of_a_file(Fixture *fixture, gconstpointer data G_GNUC_U
     come_to_read(fixture, FOLDER, TID + 1);
     come_to_read(fixture, FOLDER, TID);
     come_to_read(fixture, FOLDER, TID);
-    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_false(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
     come_to_read(fixture, FOLDER, TID + 2);
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
 }
 
 /* What is read is in the page cache: the payments do not keep the pay point for ever, but reads do.
@@ -282,14 +284,14 @@ static void test_cached_reads_of_a_file(Fixture *fixture, gconstpointer data G_G
     }
     for (guint i = 0; i < 8; i++) {
         come_to_read(fixture, FOLDER, TID);
-        qos_tolls_pay(fixture->tolls, FOLDER, hog, QOS_OP_READ, TID, QOS_OP_READ);
+        qos_pay_points_pay(fixture->pay_points, FOLDER, hog, QOS_OP_READ, TID, QOS_OP_READ);
         use_for(fixture, QOS_SECOND);
-        qos_tolls_use(fixture->tolls, TID, QOS_OP_WRITE); /* elsewhere */
+        qos_pay_points_use(fixture->pay_points, TID, QOS_OP_WRITE); /* elsewhere */
     }
     come_to_read(fixture, FOLDER, TID);
-    qos_tolls_pay(fixture->tolls, FOLDER, hog, QOS_OP_READ, TID, QOS_OP_READ);
+    qos_pay_points_pay(fixture->pay_points, FOLDER, hog, QOS_OP_READ, TID, QOS_OP_READ);
     use_for(fixture, QOS_SECOND);
-    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_TOLL_NONE);
+    g_assert_cmpint(meet(fixture, FOLDER, TID), ==, QOS_PAY_POINT_NONE);
 }
 
 /* A reader that does not come again is waited for so long, and not by a file that it has left. */
@@ -298,21 +300,21 @@ static void test_a_reader_that_leaves(Fixture *fixture, gconstpointer data G_GNU
     read_in_debt(fixture, FOLDER, TID);
     read_in_debt(fixture, OTHER, TID + 1);
     time_now += RETURN - 1;
-    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_false(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
     time_now += 1;
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
 
     pay_to_read(fixture, FOLDER, TID);
     read_in_debt(fixture, FOLDER, TID);
     time_now += PAYER - 1;
-    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_false(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
     time_now += 1;
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
 
     read_in_debt(fixture, FOLDER, TID);
-    g_assert_false(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_false(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
     come_to_read(fixture, OTHER, TID);
-    g_assert_true(qos_tolls_may_believe(fixture->tolls, FOLDER));
+    g_assert_true(qos_pay_points_may_believe(fixture->pay_points, FOLDER));
 }
 
 /* A thread that came by while its job owed nothing here may be under the lock when that changes, at
@@ -322,15 +324,15 @@ static void test_a_job_comes_into_debt_later(Fixture *fixture, gconstpointer dat
     make(fixture, FOLDER);
     for (guint i = 0; i < 6; i++) {
         use_for(fixture, QOS_SECOND);
-        qos_tolls_raise(fixture->tolls, FOLDER, hog, QOS_OP_CREATE, TID);
+        qos_pay_points_raise(fixture->pay_points, FOLDER, hog, QOS_OP_CREATE, TID);
     }
     const guint64 start = LATE - 1; /* later than the kernel was told */
-    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, start), ==, QOS_TOLL_FOREIGN);
-    qos_tolls_raise(fixture->tolls, FOLDER, guest, QOS_OP_CREATE, TID);
-    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_TOLL_FREE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, start), ==, QOS_PAY_POINT_FOREIGN);
+    qos_pay_points_raise(fixture->pay_points, FOLDER, guest, QOS_OP_CREATE, TID);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_PAY_POINT_FREE);
     g_assert_false(use(fixture, QOS_OP_CREATE));
-    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_TOLL_DUE);
-    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID + 1, start), ==, QOS_TOLL_DUE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID, 0), ==, QOS_PAY_POINT_DUE);
+    g_assert_cmpint(meet_as(fixture, FOLDER, guest, TID + 1, start), ==, QOS_PAY_POINT_DUE);
 }
 
 static gpointer come_and_go(gpointer data)
@@ -340,10 +342,11 @@ static gpointer come_and_go(gpointer data)
     for (pid_t tid = 1; tid < 5000; tid++) {
         fuse_ino_t ino = (fuse_ino_t)(tid % 50 + 1);
 
-        qos_tolls_raise(fixture->tolls, ino, tid % 2 == 0 ? hog : guest, QOS_OP_CREATE, TID);
-        if (meet(fixture, ino, tid) == QOS_TOLL_DUE)
+        qos_pay_points_raise(fixture->pay_points, ino, tid % 2 == 0 ? hog : guest, QOS_OP_CREATE,
+                             TID);
+        if (meet(fixture, ino, tid) == QOS_PAY_POINT_DUE)
             pay(fixture, tid, QOS_OP_COUNT);
-        qos_tolls_use(fixture->tolls, tid, QOS_OP_CREATE);
+        qos_pay_points_use(fixture->pay_points, tid, QOS_OP_CREATE);
     }
     return NULL;
 }

@@ -16,29 +16,29 @@
 #define NO_TASK 0x3ffffff /* beyond pid_max */
 
 typedef struct {
-    QosNameless nameless; /* first */
+    QosUnresolved unresolved; /* first */
     struct fuse_ctx context;
     QosCaller *caller;
-    gboolean is_answered; /* atomic */
+    gboolean is_replied; /* atomic */
 } Ask;
 
 static gint answered; /* atomic */
 static gint late;     /* atomic; those that had to wait for long, as on a busy machine */
 
-static void named(QosNameless *nameless, QosCaller *caller)
+static void named(QosUnresolved *unresolved, QosCaller *caller)
 {
-    Ask *ask = (Ask *)nameless;
+    Ask *ask = (Ask *)unresolved;
 
     ask->caller = caller;
-    if (qos_gate_now() - nameless->wait.since >= QOS_NAMING_TIME)
+    if (qos_clock_now() - unresolved->wait.since >= QOS_NAMING_TIME)
         g_atomic_int_inc(&late);
-    g_assert_false(g_atomic_int_get(&ask->is_answered));
-    g_atomic_int_set(&ask->is_answered, TRUE);
+    g_assert_false(g_atomic_int_get(&ask->is_replied));
+    g_atomic_int_set(&ask->is_replied, TRUE);
     g_atomic_int_inc(&answered);
 }
 
 typedef struct {
-    QosNamers *namers;
+    QosResolver *resolver;
     pid_t child;
     Ask asks[ASKS];
 } Asker;
@@ -51,9 +51,9 @@ static gpointer ask_many(gpointer data)
         Ask *ask = &asker->asks[i];
         ask->context =
             (struct fuse_ctx){.pid = i % 10 == 0 ? NO_TASK : asker->child, .uid = 1000 + i % USERS};
-        ask->nameless.context = &ask->context;
-        ask->nameless.named = named;
-        qos_namers_ask(asker->namers, &ask->nameless);
+        ask->unresolved.context = &ask->context;
+        ask->unresolved.named = named;
+        qos_resolver_ask(asker->resolver, &ask->unresolved);
     }
     return NULL;
 }
@@ -89,7 +89,7 @@ static void check_many(gboolean stops_early)
 {
     QosGate *gate = qos_gate_new(&qos_policy_fifo, 4, QOS_NEVER);
     QosCallers *callers = qos_callers_new(gate);
-    QosNamers *namers = qos_namers_new(callers);
+    QosResolver *resolver = qos_resolver_new(callers);
     g_autofree Asker *askers = g_new0(Asker, ASKERS);
     GThread *threads[ASKERS];
     pid_t child = start_child();
@@ -97,7 +97,7 @@ static void check_many(gboolean stops_early)
     g_atomic_int_set(&answered, 0);
     g_atomic_int_set(&late, 0);
     for (guint i = 0; i < ASKERS; i++) {
-        askers[i].namers = namers;
+        askers[i].resolver = resolver;
         askers[i].child = child;
         threads[i] = g_thread_new("asker", ask_many, &askers[i]);
     }
@@ -105,7 +105,7 @@ static void check_many(gboolean stops_early)
         g_thread_join(threads[i]);
     while (!stops_early && g_atomic_int_get(&answered) < ASKERS * ASKS)
         g_usleep(1000);
-    qos_namers_stop(namers);
+    qos_resolver_stop(resolver);
     g_assert_cmpint(g_atomic_int_get(&answered), ==, ASKERS * ASKS);
     for (guint i = 0; i < ASKERS * ASKS; i++) {
         const Ask *ask = &askers[i / ASKS].asks[i % ASKS];
@@ -118,7 +118,7 @@ static void check_many(gboolean stops_early)
         check_job(ask);
         qos_caller_unref(ask->caller);
     }
-    qos_namers_free(namers);
+    qos_resolver_free(resolver);
     qos_callers_free(callers);
     qos_gate_free(gate);
     kill(child, SIGKILL);

@@ -43,7 +43,7 @@ static QosTime step(gpointer data)
 
 static void set_up(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_mutex_init(&fixture->lock, QOS_MUTEX_ROOT);
+    qos_mutex_init(&fixture->lock, QOS_MUTEX_ROOT_ATTR);
     pthread_cond_init(&fixture->changed, NULL);
     fixture->due = QOS_NEVER;
 }

@@ -70,7 +70,7 @@ static void issue(World *world, guint job)
 static guint world_job(World *world, const char *id, guint nodes, guint processes)
 {
     guint job = world->count++;
-    world->jobs[job] = qos_account_job(qos_sched_account(world->sched), id, world->now);
+    world->jobs[job] = qos_jobs_job(qos_sched_jobs(world->sched), id, world->now);
     world->jobs[job]->nodes = nodes;
     world->processes[job] = processes;
     return job;

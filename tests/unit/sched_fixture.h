@@ -37,7 +37,7 @@ static inline QosRequest *request_new(Fixture *fixture, const char *job, QosOpco
                                       guint64 bytes)
 {
     QosRequest *request = g_new0(QosRequest, 1);
-    request->job = qos_account_job(qos_sched_account(fixture->sched), job, fixture->now);
+    request->job = qos_jobs_job(qos_sched_jobs(fixture->sched), job, fixture->now);
     request->opcode = opcode;
     request->bytes = bytes;
     request->uid = 1000;

@@ -73,7 +73,7 @@ static gint64 record_of(Fixture *fixture, const QosJob *job)
 
 static QosJob *job_new(Fixture *fixture, const char *id)
 {
-    return qos_account_job(qos_sched_account(fixture->sched), id, fixture->now);
+    return qos_jobs_job(qos_sched_jobs(fixture->sched), id, fixture->now);
 }
 
 static void restore(Fixture *fixture, QosJob *job, gint64 record, gint64 lent)

@@ -10,7 +10,7 @@
 #define MINIMUM 999999 /* op/s: more than the store can */
 
 typedef struct {
-    QosAccount account;
+    QosJobs registry;
     QosAdapt *adapt;
     QosTime now;
     QosJob *jobs[JOBS];
@@ -23,13 +23,13 @@ static void turns_init(Turns *turns, gint64 virtual_time)
     const QosAdaptConfig config = {.mode = QOS_ADAPT_FAIR, .period = PERIOD};
 
     *turns = (Turns){.now = 1000 * QOS_SECOND};
-    qos_account_init(&turns->account, 600 * QOS_SECOND);
+    qos_jobs_init(&turns->registry, 600 * QOS_SECOND);
     turns->adapt = qos_adapt_new(16, turns->now);
     qos_adapt_configure(turns->adapt, &config, turns->now);
     turns->adapt->virtual_time = virtual_time;
     for (guint i = 0; i < JOBS; i++) {
         g_autofree char *id = g_strdup_printf("job%u", i);
-        turns->jobs[i] = qos_account_job(&turns->account, id, turns->now);
+        turns->jobs[i] = qos_jobs_job(&turns->registry, id, turns->now);
     }
 }
 
@@ -38,7 +38,7 @@ static void turns_clear(Turns *turns)
     qos_adapt_free(turns->adapt);
     for (guint i = 0; i < JOBS; i++)
         qos_job_unref(turns->jobs[i]);
-    qos_account_clear(&turns->account);
+    qos_jobs_clear(&turns->registry);
 }
 
 static void end_period(Turns *turns)

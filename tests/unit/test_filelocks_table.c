@@ -14,25 +14,26 @@
 
 static guint32 seed;
 
-static QosLock lock_of(guint64 owner, guint64 first, guint64 last, gboolean writes)
+static QosFileLock lock_of(guint64 owner, guint64 first, guint64 last, gboolean writes)
 {
-    return (QosLock){.owner = owner, .pid = (gint32)owner, .span = {first, last, writes}};
+    return (QosFileLock){.owner = owner, .pid = (gint32)owner, .span = {first, last, writes}};
 }
 
-static void set(QosLocktable *table, guint64 owner, guint64 first, guint64 last, gboolean writes)
+static void set(QosFileLockTable *table, guint64 owner, guint64 first, guint64 last,
+                gboolean writes)
 {
-    QosLock lock = lock_of(owner, first, last, writes);
+    QosFileLock lock = lock_of(owner, first, last, writes);
 
-    qos_locktable_set(table, &lock);
+    qos_filelock_table_set(table, &lock);
 }
 
 /* All locks as text: "1:0-9w 2:20-29r". */
-static char *text_of(const QosLocktable *table)
+static char *text_of(const QosFileLockTable *table)
 {
     GString *text = g_string_new(NULL);
 
     for (guint i = 0; table->locks != NULL && i < table->locks->len; i++) {
-        const QosLock *lock = &g_array_index(table->locks, QosLock, i);
+        const QosFileLock *lock = &g_array_index(table->locks, QosFileLock, i);
         g_string_append_printf(text, "%s%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT "-", i ? " " : "",
                                lock->owner, lock->span.first);
         g_string_append_printf(text, "%" G_GUINT64_FORMAT "%c", lock->span.last,
@@ -41,47 +42,47 @@ static char *text_of(const QosLocktable *table)
     return g_string_free(text, FALSE);
 }
 
-static void assert_text(const QosLocktable *table, const char *expected)
+static void assert_text(const QosFileLockTable *table, const char *expected)
 {
     g_autofree char *text = text_of(table);
 
     g_assert_cmpstr(text, ==, expected);
 }
 
-static gboolean is_free(const QosLocktable *table, guint64 owner, guint64 first, guint64 last,
+static gboolean is_free(const QosFileLockTable *table, guint64 owner, guint64 first, guint64 last,
                         gboolean writes)
 {
-    return qos_locktable_conflict(table, owner, &(QosSpan){first, last, writes}) == NULL;
+    return qos_filelock_table_conflict(table, owner, &(QosSpan){first, last, writes}) == NULL;
 }
 
 static void test_split_and_merge(void)
 {
-    QosLocktable table = {0};
+    QosFileLockTable table = {0};
 
     set(&table, 1, 0, 29, FALSE);
     set(&table, 1, 10, 19, TRUE);
     assert_text(&table, "1:0-9r 1:10-19w 1:20-29r");
     set(&table, 1, 10, 19, FALSE);
     assert_text(&table, "1:0-29r");
-    g_assert_true(qos_locktable_unset(&table, 1, 5, 6));
+    g_assert_true(qos_filelock_table_unset(&table, 1, 5, 6));
     assert_text(&table, "1:0-4r 1:7-29r");
     set(&table, 1, 5, 6, FALSE);
     assert_text(&table, "1:0-29r");
-    g_assert_false(qos_locktable_unset(&table, 2, 0, G_MAXUINT64));
-    g_assert_false(qos_locktable_unset(&table, 1, 30, G_MAXUINT64));
-    g_assert_true(qos_locktable_unset(&table, 1, 0, G_MAXUINT64));
-    g_assert_true(qos_locktable_is_empty(&table));
+    g_assert_false(qos_filelock_table_unset(&table, 2, 0, G_MAXUINT64));
+    g_assert_false(qos_filelock_table_unset(&table, 1, 30, G_MAXUINT64));
+    g_assert_true(qos_filelock_table_unset(&table, 1, 0, G_MAXUINT64));
+    g_assert_true(qos_filelock_table_is_empty(&table));
     set(&table, 1, 0, G_MAXUINT64, TRUE); /* no byte lies before or behind */
     set(&table, 1, G_MAXUINT64, G_MAXUINT64, FALSE);
     set(&table, 1, 0, 0, FALSE);
     assert_text(&table, "1:0-0r 1:1-18446744073709551614w 1:18446744073709551615-"
                         "18446744073709551615r");
-    qos_locktable_clear(&table);
+    qos_filelock_table_clear(&table);
 }
 
 static void test_conflicts(void)
 {
-    QosLocktable table = {0};
+    QosFileLockTable table = {0};
 
     set(&table, 1, 10, 19, FALSE);
     set(&table, 2, 15, 29, FALSE);
@@ -90,17 +91,18 @@ static void test_conflicts(void)
     g_assert_true(is_free(&table, 3, 30, 40, TRUE));
     g_assert_false(is_free(&table, 1, 10, 15, TRUE)); /* the other reader */
     g_assert_true(is_free(&table, 1, 10, 14, TRUE));
-    g_assert_cmpint(qos_locktable_conflict(&table, 3, &(QosSpan){0, 100, TRUE})->pid, ==, 1);
+    g_assert_cmpint(qos_filelock_table_conflict(&table, 3, &(QosSpan){0, 100, TRUE})->pid, ==, 1);
     set(&table, 1, 10, 14, TRUE);
     g_assert_false(is_free(&table, 3, 12, 12, FALSE));
     g_assert_true(is_free(&table, 1, 10, 14, FALSE));
-    qos_locktable_clear(&table);
+    qos_filelock_table_clear(&table);
 }
 
 /* Those with something taken by the open file, NULL: by any: "1 2 ". */
-static void assert_owners(const QosLocktable *table, gconstpointer handle, const char *expected)
+static void assert_owners(const QosFileLockTable *table, gconstpointer open_file,
+                          const char *expected)
 {
-    g_autoptr(GArray) owners = qos_locktable_owners(table, handle);
+    g_autoptr(GArray) owners = qos_filelock_table_owners(table, open_file);
     g_autoptr(GString) text = g_string_new(NULL);
 
     for (guint i = 0; i < owners->len; i++)
@@ -110,62 +112,62 @@ static void assert_owners(const QosLocktable *table, gconstpointer handle, const
 
 static void test_handles(void)
 {
-    QosLocktable table = {0};
+    QosFileLockTable table = {0};
     char first, second;
-    QosLock lock = lock_of(1, 0, 9, TRUE);
+    QosFileLock lock = lock_of(1, 0, 9, TRUE);
 
     assert_owners(&table, NULL, "");
 
-    lock.handle = &first;
-    qos_locktable_set(&table, &lock);
+    lock.open_file = &first;
+    qos_filelock_table_set(&table, &lock);
     lock = lock_of(2, 20, 29, TRUE);
-    lock.handle = &second;
+    lock.open_file = &second;
     lock.pid = 7;
-    qos_locktable_set(&table, &lock);
+    qos_filelock_table_set(&table, &lock);
     lock = lock_of(3, 40, 49, TRUE);
-    lock.handle = &first;
-    qos_locktable_set(&table, &lock);
+    lock.open_file = &first;
+    qos_filelock_table_set(&table, &lock);
     set(&table, 1, 60, 69, TRUE); /* by another open file */
     set(&table, 1, 80, 89, TRUE);
     assert_owners(&table, NULL, "1 2 3 ");
     assert_owners(&table, &first, "1 3 ");
     assert_owners(&table, &second, "2 ");
     assert_owners(&table, &table, "");
-    qos_locktable_unset(&table, 3, 0, G_MAXUINT64);
-    qos_locktable_unset(&table, 1, 60, G_MAXUINT64);
-    g_assert_true(qos_locktable_has_taken(&table, NULL, 7));
-    g_assert_false(qos_locktable_has_taken(&table, NULL, 8));
-    g_assert_false(qos_locktable_has_taken(&table, NULL, 0));
-    g_assert_true(qos_locktable_has_taken(&table, &first, 0));
-    qos_locktable_unset_handle(&table, &first);
-    g_assert_false(qos_locktable_has_taken(&table, &first, 0));
-    qos_locktable_unset_handle(&table, &first);
-    g_assert_false(qos_locktable_has_owner(&table, 1));
-    g_assert_true(qos_locktable_has_owner(&table, 2));
+    qos_filelock_table_unset(&table, 3, 0, G_MAXUINT64);
+    qos_filelock_table_unset(&table, 1, 60, G_MAXUINT64);
+    g_assert_true(qos_filelock_table_has_taken(&table, NULL, 7));
+    g_assert_false(qos_filelock_table_has_taken(&table, NULL, 8));
+    g_assert_false(qos_filelock_table_has_taken(&table, NULL, 0));
+    g_assert_true(qos_filelock_table_has_taken(&table, &first, 0));
+    qos_filelock_table_unset_open_file(&table, &first);
+    g_assert_false(qos_filelock_table_has_taken(&table, &first, 0));
+    qos_filelock_table_unset_open_file(&table, &first);
+    g_assert_false(qos_filelock_table_has_owner(&table, 1));
+    g_assert_true(qos_filelock_table_has_owner(&table, 2));
     assert_text(&table, "2:20-29w");
-    qos_locktable_clear(&table);
+    qos_filelock_table_clear(&table);
 }
 
 /* The table does not grow beyond what a message can carry. */
 static void test_room(void)
 {
-    QosLocktable table = {0};
+    QosFileLockTable table = {0};
     guint count = 0;
 
-    for (; qos_locktable_has_room(&table); count++)
+    for (; qos_filelock_table_has_room(&table); count++)
         set(&table, 1, 2 * count, 2 * count, TRUE);
-    g_assert_cmpuint(count, <=, QOS_LOCKTABLE_MAX);
-    g_assert_cmpuint(count, >, QOS_LOCKTABLE_MAX / 2);
-    QosCredit join = qos_locktable_join(&table);
+    g_assert_cmpuint(count, <=, QOS_FILELOCK_TABLE_MAX);
+    g_assert_cmpuint(count, >, QOS_FILELOCK_TABLE_MAX / 2);
+    QosCredit join = qos_filelock_table_join(&table);
     g_assert_cmpuint(join.count, ==, count);
     qos_credit_clear(qos_resource_type(QOS_RESOURCE_EXTENT), &join);
-    qos_locktable_clear(&table);
+    qos_filelock_table_clear(&table);
 }
 
 /* Owner 1 waits for 2, 2 waits for 3, and 3 would wait for 1: in three files. */
 static void test_deadlock(void)
 {
-    QosLocktable tables[3] = {{0}};
+    QosFileLockTable tables[3] = {{0}};
     QosLockWait waits[3];
     QosLockOwners owners;
 
@@ -184,7 +186,7 @@ static void test_deadlock(void)
     g_assert_null(qos_lockowners_find(&owners, 1));
     qos_lockowners_clear(&owners);
     for (guint i = 0; i < 3; i++)
-        qos_locktable_clear(&tables[i]);
+        qos_filelock_table_clear(&tables[i]);
 }
 
 /* In how many tables the owner has something (-1: it is not known), and how often it waits. */
@@ -198,7 +200,7 @@ static void assert_owner(const QosLockOwners *owners, guint64 number, gint table
 
 static void test_owners(void)
 {
-    QosLocktable one = {0}, other = {0};
+    QosFileLockTable one = {0}, other = {0};
     QosLockOwners owners;
     QosLockWait wait;
 
@@ -214,14 +216,14 @@ static void test_owners(void)
     qos_lock_wait_init(&wait, &one, 2, &(QosSpan){0, 9, TRUE});
     qos_lockowners_begin_wait(&owners, &wait);
     assert_owner(&owners, 2, 0, 1);
-    qos_locktable_unset(&one, 1, 0, 4);
+    qos_filelock_table_unset(&one, 1, 0, 4);
     qos_lockowners_note(&owners, &one, 1);
     assert_owner(&owners, 1, 2, 0);
-    qos_locktable_unset(&one, 1, 5, 9);
+    qos_filelock_table_unset(&one, 1, 5, 9);
     qos_lockowners_note(&owners, &one, 1);
     assert_owner(&owners, 1, 1, 0);
     g_assert_true(g_hash_table_contains(qos_lockowners_find(&owners, 1)->tables, &other));
-    qos_locktable_clear(&other);
+    qos_filelock_table_clear(&other);
     qos_lockowners_note(&owners, &other, 1);
     assert_owner(&owners, 1, -1, 0);
     qos_lockowners_end_wait(&owners, &wait);
@@ -243,7 +245,7 @@ static void assert_changed(QosLockOwners *owners, const char *expected)
 
 static void test_changed(void)
 {
-    QosLocktable table = {0};
+    QosFileLockTable table = {0};
     QosLockOwners owners;
     QosLockWait waits[4];
 
@@ -274,14 +276,14 @@ static void test_changed(void)
         qos_lockowners_end_wait(&owners, &waits[i]);
     assert_changed(&owners, "");
     qos_lockowners_clear(&owners);
-    qos_locktable_clear(&table);
+    qos_filelock_table_clear(&table);
 }
 
 /* So many owners wait, each in a file of its own, for `locks` owners, the last of which is the next
  * owner. Tells whether the circle of the first with the last is found. */
 static gboolean is_found(guint count, guint locks)
 {
-    g_autofree QosLocktable *tables = g_new0(QosLocktable, count);
+    g_autofree QosFileLockTable *tables = g_new0(QosFileLockTable, count);
     g_autofree QosLockWait *waits = g_new(QosLockWait, count);
     QosLockOwners owners;
 
@@ -297,7 +299,7 @@ static gboolean is_found(guint count, guint locks)
     gboolean is_found = qos_lockowners_is_deadlock(&owners, &waits[count - 1]);
     qos_lockowners_clear(&owners);
     for (guint i = 0; i < count; i++)
-        qos_locktable_clear(&tables[i]);
+        qos_filelock_table_clear(&tables[i]);
     return is_found;
 }
 
@@ -313,7 +315,7 @@ static void test_bound(void)
 static void test_many(void)
 {
     const guint many = 200000;
-    g_autofree QosLocktable *tables = g_new0(QosLocktable, many);
+    g_autofree QosFileLockTable *tables = g_new0(QosFileLockTable, many);
     g_autofree QosLockWait *waits = g_new(QosLockWait, many);
     QosLockOwners owners;
 
@@ -335,7 +337,7 @@ static void test_many(void)
     assert_owner(&owners, many - 1, 1, 0);
     qos_lockowners_clear(&owners);
     for (guint i = 0; i < many; i++)
-        qos_locktable_clear(&tables[i]);
+        qos_filelock_table_clear(&tables[i]);
 }
 
 /* --- against a model --- */
@@ -343,7 +345,7 @@ static void test_many(void)
 enum { NONE, READ, WRITE };
 
 typedef struct {
-    QosLocktable table;
+    QosFileLockTable table;
     guint8 model[OWNERS][BYTES];
 } File;
 
@@ -404,12 +406,12 @@ static void check_file(const File *file)
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_EXTENT);
     const GArray *locks = file->table.locks;
-    QosCredit join = qos_locktable_join(&file->table);
+    QosCredit join = qos_filelock_table_join(&file->table);
     guint8 seen[OWNERS][BYTES] = {{0}};
 
     g_assert_cmpuint(locks != NULL ? locks->len : 0, ==, model_pieces(file));
     for (guint i = 0; locks != NULL && i < locks->len; i++) {
-        const QosLock *lock = &g_array_index(locks, QosLock, i);
+        const QosFileLock *lock = &g_array_index(locks, QosFileLock, i);
         g_assert_true(i == 0 || lock[-1].span.first <= lock->span.first);
         for (guint64 at = lock->span.first; at <= lock->span.last; at++)
             seen[lock->owner][at] = lock->span.writes ? WRITE : READ;
@@ -435,8 +437,8 @@ static void check_owners(const World *world, guint64 number)
     guint tables = 0;
 
     for (guint i = 0; i < FILES; i++) {
-        const QosLocktable *table = &world->files[i].table;
-        const gboolean has_some = qos_locktable_has_owner(table, number);
+        const QosFileLockTable *table = &world->files[i].table;
+        const gboolean has_some = qos_filelock_table_has_owner(table, number);
 
         tables += has_some;
         g_assert_true(!has_some || g_hash_table_contains(owner->tables, table));
@@ -449,15 +451,15 @@ static void step(World *world)
     File *file = &world->files[g_rand_int_range(world->random, 0, FILES)];
     guint owner = g_rand_int_range(world->random, 0, OWNERS);
     QosSpan span = random_span(world->random);
-    QosLock lock = lock_of(owner, span.first, span.last, span.writes);
+    QosFileLock lock = lock_of(owner, span.first, span.last, span.writes);
 
-    g_assert_cmpint(qos_locktable_conflict(&file->table, owner, &span) != NULL, ==,
+    g_assert_cmpint(qos_filelock_table_conflict(&file->table, owner, &span) != NULL, ==,
                     model_conflicts(file, owner, &span));
     if (g_rand_int_range(world->random, 0, 3) == 0) {
-        qos_locktable_unset(&file->table, owner, span.first, span.last);
+        qos_filelock_table_unset(&file->table, owner, span.first, span.last);
         model_set(file, owner, &span, NONE);
     } else if (!model_conflicts(file, owner, &span)) {
-        qos_locktable_set(&file->table, &lock);
+        qos_filelock_table_set(&file->table, &lock);
         model_set(file, owner, &span, span.writes ? WRITE : READ);
     }
     qos_lockowners_note(&world->owners, &file->table, owner);
@@ -521,7 +523,7 @@ static void test_against_a_model(void)
     g_assert_cmpuint(deadlocks, >, 10);
     qos_lockowners_clear(&world.owners);
     for (guint i = 0; i < FILES; i++)
-        qos_locktable_clear(&world.files[i].table);
+        qos_filelock_table_clear(&world.files[i].table);
     g_rand_free(world.random);
 }
 

@@ -87,7 +87,7 @@ typedef struct {
 } Mount;
 
 typedef struct {
-    QosAccount account;
+    QosJobs registry;
     QosEpochHandler *coordinator;
     GArray *out;
     Mount mounts[2]; /* the nodes 2 and 3 */
@@ -106,7 +106,7 @@ static QosEpochHandler *handler_new(guint64 parent)
 
 static void cluster_init(Cluster *cluster)
 {
-    qos_account_init(&cluster->account, 0);
+    qos_jobs_init(&cluster->registry, 0);
     cluster->coordinator = handler_new(QOS_EPOCH_HERE);
     cluster->out = qos_epoch_actions_new();
     for (guint i = 0; i < 2; i++) {
@@ -132,7 +132,7 @@ static void cluster_clear(Cluster *cluster)
     }
     qos_epoch_free(cluster->coordinator);
     g_array_unref(cluster->out);
-    qos_account_clear(&cluster->account);
+    qos_jobs_clear(&cluster->registry);
 }
 
 /* Calls the scheduler of the mount back. */
@@ -177,7 +177,7 @@ static void wait_in(Cluster *cluster, guint mount, const char *job, guint count,
     for (guint i = 0; i < count; i++) {
         QosRequest *request = g_new0(QosRequest, 1);
 
-        request->job = qos_account_job(&cluster->account, job, 0);
+        request->job = qos_jobs_job(&cluster->registry, job, 0);
         request->bytes = bytes;
         request->link.data = request;
         qos_policy_grr.incoming(cluster->mounts[mount].policy, request, 0);

@@ -343,17 +343,16 @@ static void test_bad_namings(void)
 
 static void test_naming_tells(void)
 {
-    const QosProcessWants by_variable =
-        QOS_PROCESS_PROGRAM | QOS_PROCESS_IMAGE | QOS_PROCESS_ENVIRONMENT;
+    const QosProcWants by_variable = QOS_PROC_PROGRAM | QOS_PROC_IMAGE | QOS_PROC_ENVIRONMENT;
     const struct {
         const char *var;
-        QosProcessWants wants;
+        QosProcWants wants;
     } wants[] = {
         {"auto", by_variable},
         {"JOB", by_variable},
-        {"cgroup:x", QOS_PROCESS_PROGRAM | QOS_PROCESS_CGROUP},
-        {"nodelocal", QOS_PROCESS_PROGRAM},
-        {"procname_uid", QOS_PROCESS_PROGRAM},
+        {"cgroup:x", QOS_PROC_PROGRAM | QOS_PROC_CGROUP},
+        {"nodelocal", QOS_PROC_PROGRAM},
+        {"procname_uid", QOS_PROC_PROGRAM},
         {"disable", 0},
     };
 

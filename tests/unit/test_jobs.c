@@ -33,27 +33,27 @@ static double byte_rate(const QosJob *job, QosTime now)
 /* One id is one job, as long as anybody knows it. */
 static void test_interned(void)
 {
-    QosAccount account;
-    qos_account_init(&account, INTERVAL);
-    g_assert_null(qos_account_find(&account, "7"));
-    QosJob *job = qos_account_job(&account, "7", START);
+    QosJobs registry;
+    qos_jobs_init(&registry, INTERVAL);
+    g_assert_null(qos_jobs_find(&registry, "7"));
+    QosJob *job = qos_jobs_job(&registry, "7", START);
     g_assert_cmpstr(job->id, ==, "7");
     g_assert_cmpint(job->started, ==, START);
     g_assert_cmpint(job->references, ==, 2); /* the table's and this one */
-    QosJob *same = qos_account_job(&account, "7", START + 5);
+    QosJob *same = qos_jobs_job(&registry, "7", START + 5);
     g_assert_true(same == job);
     g_assert_cmpint(job->started, ==, START);
     g_assert_cmpint(job->references, ==, 3);
-    QosJob *found = qos_account_find(&account, "7");
+    QosJob *found = qos_jobs_find(&registry, "7");
     g_assert_true(found == job);
-    QosJob *other = qos_account_job(&account, "8", START);
+    QosJob *other = qos_jobs_job(&registry, "8", START);
     g_assert_true(other != job);
     qos_job_unref(other);
     qos_job_unref(found);
     qos_job_unref(same);
     g_assert_cmpint(job->references, ==, 2);
     /* The holder of a reference outlives the table. */
-    qos_account_clear(&account);
+    qos_jobs_clear(&registry);
     g_assert_cmpint(job->references, ==, 1);
     g_assert_cmpstr(job->id, ==, "7");
     qos_job_unref(job);
@@ -63,20 +63,20 @@ static void test_interned(void)
 /* Longer ids are cut, and then the same job. */
 static void test_id_is_cut(void)
 {
-    QosAccount account;
-    qos_account_init(&account, INTERVAL);
+    QosJobs registry;
+    qos_jobs_init(&registry, INTERVAL);
     g_autofree char *exact = g_strnfill(QOS_JOB_ID_MAX, 'a');
     g_autofree char *longer = g_strnfill(QOS_JOB_ID_MAX + 100, 'a');
-    QosJob *job = qos_account_job(&account, exact, START);
+    QosJob *job = qos_jobs_job(&registry, exact, START);
     g_assert_cmpuint(strlen(job->id), ==, QOS_JOB_ID_MAX);
-    QosJob *cut = qos_account_job(&account, longer, START);
+    QosJob *cut = qos_jobs_job(&registry, longer, START);
     g_assert_true(cut == job);
-    QosJob *empty = qos_account_job(&account, "", START);
+    QosJob *empty = qos_jobs_job(&registry, "", START);
     g_assert_cmpstr(empty->id, ==, "");
     qos_job_unref(empty);
     qos_job_unref(cut);
     qos_job_unref(job);
-    qos_account_clear(&account);
+    qos_jobs_clear(&registry);
 }
 
 static void check_sample(const QosSample *sample, guint64 samples, guint64 minimum, guint64 maximum,
@@ -311,41 +311,41 @@ static void test_waits_overflow(void)
 
 static void test_expire(void)
 {
-    QosAccount account;
-    qos_account_init(&account, INTERVAL);
-    QosJob *held = qos_account_job(&account, "held", START);
-    qos_job_unref(qos_account_job(&account, "idle", START));
-    QosJob *later = qos_account_job(&account, "later", START);
+    QosJobs registry;
+    qos_jobs_init(&registry, INTERVAL);
+    QosJob *held = qos_jobs_job(&registry, "held", START);
+    qos_job_unref(qos_jobs_job(&registry, "idle", START));
+    QosJob *later = qos_jobs_job(&registry, "later", START);
     serve(later, QOS_OP_READ, 1, 1, START + 100 * QOS_SECOND);
     qos_job_unref(later);
 
-    g_assert_cmpuint(qos_account_expire(&account, START + INTERVAL - 1), ==, 0);
-    g_assert_cmpuint(qos_account_expire(&account, START + INTERVAL), ==, 1);
-    g_assert_null(qos_account_find(&account, "idle"));
-    g_assert_cmpuint(qos_account_expire(&account, START + INTERVAL + 100 * QOS_SECOND), ==, 1);
-    g_assert_null(qos_account_find(&account, "later"));
+    g_assert_cmpuint(qos_jobs_expire(&registry, START + INTERVAL - 1), ==, 0);
+    g_assert_cmpuint(qos_jobs_expire(&registry, START + INTERVAL), ==, 1);
+    g_assert_null(qos_jobs_find(&registry, "idle"));
+    g_assert_cmpuint(qos_jobs_expire(&registry, START + INTERVAL + 100 * QOS_SECOND), ==, 1);
+    g_assert_null(qos_jobs_find(&registry, "later"));
     /* A job with a reference stays, and goes once the reference is dropped. */
-    g_assert_cmpuint(qos_account_expire(&account, START + 100 * INTERVAL), ==, 0);
+    g_assert_cmpuint(qos_jobs_expire(&registry, START + 100 * INTERVAL), ==, 0);
     qos_job_unref(held);
-    g_assert_cmpuint(qos_account_expire(&account, START + 100 * INTERVAL), ==, 1);
-    g_assert_cmpuint(g_hash_table_size(account.jobs), ==, 0);
-    qos_account_clear(&account);
+    g_assert_cmpuint(qos_jobs_expire(&registry, START + 100 * INTERVAL), ==, 1);
+    g_assert_cmpuint(g_hash_table_size(registry.by_id), ==, 0);
+    qos_jobs_clear(&registry);
 }
 
 /* An interval of 0: jobs are kept for good. */
 static void test_expire_never(void)
 {
-    QosAccount account;
-    qos_account_init(&account, 0);
-    qos_job_unref(qos_account_job(&account, "7", 0));
-    g_assert_cmpuint(qos_account_expire(&account, G_MAXINT64), ==, 0);
-    g_assert_cmpuint(g_hash_table_size(account.jobs), ==, 1);
-    qos_account_clear(&account);
+    QosJobs registry;
+    qos_jobs_init(&registry, 0);
+    qos_job_unref(qos_jobs_job(&registry, "7", 0));
+    g_assert_cmpuint(qos_jobs_expire(&registry, G_MAXINT64), ==, 0);
+    g_assert_cmpuint(g_hash_table_size(registry.by_id), ==, 1);
+    qos_jobs_clear(&registry);
 }
 
-static void work(QosAccount *account, const char *id, QosTime now)
+static void work(QosJobs *registry, const char *id, QosTime now)
 {
-    QosJob *job = qos_account_job(account, id, now);
+    QosJob *job = qos_jobs_job(registry, id, now);
     serve(job, QOS_OP_READ, QOS_MILLISECOND, 4096, now);
     serve(job, QOS_OP_WRITE, QOS_MILLISECOND, 4096, now);
     qos_job_waited(job, 1, "hog", QOS_SECOND, now);
@@ -367,19 +367,19 @@ static void check_empty(const QosJob *job)
 
 static void test_reset(void)
 {
-    QosAccount account;
-    qos_account_init(&account, INTERVAL);
-    work(&account, "a", START);
-    work(&account, "b", START);
-    QosJob *held = qos_account_job(&account, "a", START);
+    QosJobs registry;
+    qos_jobs_init(&registry, INTERVAL);
+    work(&registry, "a", START);
+    work(&registry, "b", START);
+    QosJob *held = qos_jobs_job(&registry, "a", START);
     held->nodes = 4;
     held->sched.use.waiting = 3;
     held->sched.use.running = 2;
 
-    g_assert_cmpuint(qos_account_reset(&account, "nobody", START), ==, 0);
-    g_assert_cmpuint(qos_account_reset(&account, "a", START + 5), ==, 1);
+    g_assert_cmpuint(qos_jobs_reset(&registry, "nobody", START), ==, 0);
+    g_assert_cmpuint(qos_jobs_reset(&registry, "a", START + 5), ==, 1);
     /* In use: the same job, with what it is about right now. */
-    QosJob *found = qos_account_find(&account, "a");
+    QosJob *found = qos_jobs_find(&registry, "a");
     g_assert_true(found == held);
     qos_job_unref(found);
     check_empty(held);
@@ -388,30 +388,30 @@ static void test_reset(void)
     g_assert_cmpuint(held->sched.use.waiting, ==, 3);
     g_assert_cmpuint(held->sched.use.running, ==, 2);
 
-    QosJob *other = qos_account_find(&account, "b");
+    QosJob *other = qos_jobs_find(&registry, "b");
     g_assert_cmpuint(other->requests, ==, 2);
     qos_job_unref(other);
-    g_assert_cmpuint(qos_account_reset(&account, NULL, START + 6), ==, 2);
-    g_assert_null(qos_account_find(&account, "b")); /* nobody held it */
+    g_assert_cmpuint(qos_jobs_reset(&registry, NULL, START + 6), ==, 2);
+    g_assert_null(qos_jobs_find(&registry, "b")); /* nobody held it */
     held->sched.use.waiting = held->sched.use.running = 0;
     qos_job_unref(held);
-    qos_account_clear(&account);
+    qos_jobs_clear(&registry);
 }
 
 /* What is restored has the totals, and its times as far back as they were. */
 static void test_restore(void)
 {
-    QosAccount account;
-    qos_account_init(&account, INTERVAL);
-    work(&account, "a", START);
-    QosJob *job = qos_account_job(&account, "a", START), ages = *job;
+    QosJobs registry;
+    qos_jobs_init(&registry, INTERVAL);
+    work(&registry, "a", START);
+    QosJob *job = qos_jobs_job(&registry, "a", START), ages = *job;
     ages.started = 50 * QOS_SECOND;
     ages.seen = 20 * QOS_SECOND;
     ages.wait[0].first = 40 * QOS_SECOND;
     ages.wait[0].last = 30 * QOS_SECOND;
 
     QosTime now = 9000 * QOS_SECOND; /* another clock */
-    QosJob *restored = qos_account_job(&account, "b", now);
+    QosJob *restored = qos_jobs_job(&registry, "b", now);
     qos_job_restore(restored, &ages, now);
     g_assert_cmpstr(restored->id, ==, "b");
     g_assert_cmpuint(restored->requests, ==, job->requests);
@@ -428,22 +428,22 @@ static void test_restore(void)
     g_assert_cmpint(restored->references, ==, 2);
     qos_job_unref(restored);
     qos_job_unref(job);
-    qos_account_clear(&account);
+    qos_jobs_clear(&registry);
 }
 
 static void test_list(void)
 {
-    QosAccount account;
-    qos_account_init(&account, INTERVAL);
+    QosJobs registry;
+    qos_jobs_init(&registry, INTERVAL);
     for (guint i = 0; i < 10000; i++) {
         g_autofree char *id = g_strdup_printf("%u", i);
-        qos_job_unref(qos_account_job(&account, id, START));
+        qos_job_unref(qos_jobs_job(&registry, id, START));
     }
-    GPtrArray *list = qos_account_list(&account);
+    GPtrArray *list = qos_jobs_list(&registry);
     g_assert_cmpuint(list->len, ==, 10000);
     /* The list holds them, even without the table. */
-    g_assert_cmpuint(qos_account_expire(&account, START + INTERVAL), ==, 0);
-    qos_account_clear(&account);
+    g_assert_cmpuint(qos_jobs_expire(&registry, START + INTERVAL), ==, 0);
+    qos_jobs_clear(&registry);
     for (guint i = 0; i < list->len; i++)
         g_assert_cmpint(((QosJob *)list->pdata[i])->references, ==, 1);
     g_ptr_array_unref(list);

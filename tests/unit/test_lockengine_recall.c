@@ -8,7 +8,7 @@ static char *beside(const QosCredit *owned, guint64 first, guint64 last, gboolea
 {
     const QosResourceType *type = qos_resource_type(QOS_RESOURCE_INODES);
     QosCredit wanted = qos_credit_span(first, last, writes);
-    QosCredit more = qos_lockdrops_beside(owned, &wanted, calls);
+    QosCredit more = qos_recalls_beside(owned, &wanted, calls);
     char *text = qos_credit_text(type, &more);
 
     qos_credit_clear(type, &wanted);

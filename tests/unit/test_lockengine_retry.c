@@ -12,7 +12,7 @@ typedef struct {
     guint mount, number;
     QosTime since;
     guint asked;
-    gboolean is_postponed, has_ended;
+    gboolean is_retrying, has_ended;
     QosCreditVerdict verdict;
 } Change;
 
@@ -22,9 +22,9 @@ static void refused(Change *change, QosCreditVerdict verdict)
 {
     World *w = change->world;
 
-    change->is_postponed = TRUE;
-    verdict = qos_lockengine_postpone(w->mounts[change->mount].engine, &change->use, verdict,
-                                      &change->since, w->now);
+    change->is_retrying = TRUE;
+    verdict = qos_lockengine_retry(w->mounts[change->mount].engine, &change->use, verdict,
+                                   &change->since, w->now);
     change->has_ended = verdict != QOS_CREDIT_WAITING;
     change->verdict = verdict;
 }
@@ -32,11 +32,11 @@ static void refused(Change *change, QosCreditVerdict verdict)
 static void told(QosLockUse *use, QosCreditVerdict verdict)
 {
     Change *change = (Change *)use;
-    gboolean was_postponed = change->is_postponed;
+    gboolean was_retrying = change->is_retrying;
 
     g_assert_false(change->has_ended);
-    change->is_postponed = FALSE;
-    if (was_postponed) {
+    change->is_retrying = FALSE;
+    if (was_retrying) {
         g_assert_cmpint(verdict, ==, QOS_CREDIT_RETRY);
         ask(change);
     } else if (verdict == QOS_CREDIT_GRANTED) {
@@ -154,44 +154,44 @@ static void test_full_for_good(void)
 static void test_denied(void)
 {
     QosLockUse use = {.done = told};
-    QosLockpatience patience;
+    QosRetry retry;
     QosTime since = 0;
     const QosTime begun = 1000 * QOS_SECOND;
     QosTime now = begun;
     guint asked = 1;
 
-    qos_lockpatience_init(&patience);
-    g_assert_cmpint(qos_lockpatience_next(&patience), ==, QOS_NEVER);
-    while (qos_lockpatience_begin(&patience, &use, QOS_CREDIT_DENIED, &since, TRUE, now) ==
+    qos_retry_init(&retry);
+    g_assert_cmpint(qos_retry_next(&retry), ==, QOS_NEVER);
+    while (qos_retry_begin(&retry, &use, QOS_CREDIT_DENIED, &since, TRUE, now) ==
            QOS_CREDIT_WAITING) {
-        QosTime next = qos_lockpatience_next(&patience);
+        QosTime next = qos_retry_next(&retry);
         g_assert_cmpint(next, >, now);
-        g_assert_null(qos_lockpatience_take(&patience, next - 1));
-        qos_lockpatience_wake(&patience, now); /* it waits for something else */
-        g_assert_true(qos_lockpatience_take(&patience, next) == &use);
+        g_assert_null(qos_retry_take(&retry, next - 1));
+        qos_retry_wake(&retry, now); /* it waits for something else */
+        g_assert_true(qos_retry_take(&retry, next) == &use);
         now = next;
         asked++;
     }
     g_assert_cmpint(now, ==, begun + QOS_LOCKCLIENT_FULL);
     g_assert_cmpuint(asked, ==, 301);
-    g_assert_false(qos_lockpatience_remove(&patience, &use));
-    qos_lockpatience_clear(&patience);
+    g_assert_false(qos_retry_remove(&retry, &use));
+    qos_retry_clear(&retry);
 }
 
 /* The lender came back between the refusal and the wait for it. */
 static void test_there_again(void)
 {
     QosLockUse use = {.done = told};
-    QosLockpatience patience;
+    QosRetry retry;
     QosTime since = 0;
     const QosTime now = 1000 * QOS_SECOND;
 
-    qos_lockpatience_init(&patience);
-    g_assert_cmpint(qos_lockpatience_begin(&patience, &use, QOS_CREDIT_ERROR, &since, TRUE, now),
-                    ==, QOS_CREDIT_WAITING);
-    g_assert_true(qos_lockpatience_take(&patience, now) == &use);
-    g_assert_null(qos_lockpatience_take(&patience, now));
-    qos_lockpatience_clear(&patience);
+    qos_retry_init(&retry);
+    g_assert_cmpint(qos_retry_begin(&retry, &use, QOS_CREDIT_ERROR, &since, TRUE, now), ==,
+                    QOS_CREDIT_WAITING);
+    g_assert_true(qos_retry_take(&retry, now) == &use);
+    g_assert_null(qos_retry_take(&retry, now));
+    qos_retry_clear(&retry);
 }
 
 /* A mount that was stopped, and has lost all to others: what it was about to change waits until the
@@ -298,7 +298,7 @@ static void test_withdrawn_when_due(void)
     g_assert_true(qos_lockengine_has_events(w.mounts[0].engine));
     g_assert_true(qos_lockengine_withdraw(w.mounts[0].engine, &change.use, w.now));
     pass(&w, QOS_SECOND);
-    g_assert_true(change.is_postponed && !change.has_ended);
+    g_assert_true(change.is_retrying && !change.has_ended);
     clear(&w);
 }
 

@@ -4,7 +4,7 @@
  */
 #include "fs/lockengine/wait_reports.h"
 
-static void set(QosLockwaits *waits, guint64 id, guint64 owner)
+static void set(QosWaitReports *waits, guint64 id, guint64 owner)
 {
     QosWireWait wait = {
         .id = id, .owner = owner, .items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem))};
@@ -14,12 +14,12 @@ static void set(QosLockwaits *waits, guint64 id, guint64 owner)
         qos_resource_init(&item.resource, QOS_RESOURCE_EXTENT, &number, sizeof(number));
         g_array_append_val(wait.items, item);
     }
-    qos_lockwaits_set(waits, &wait);
+    qos_wait_reports_set(waits, &wait);
     qos_wire_wait_clear(&wait);
 }
 
 /* What is told now: "ID OWNER" of each wait, "ID over"; free with g_free(). */
-static char *told(QosLockwaits *waits)
+static char *told(QosWaitReports *waits)
 {
     GByteArray *frames = g_byte_array_new();
     GString *text = g_string_new(NULL);
@@ -28,8 +28,8 @@ static char *told(QosLockwaits *waits)
     const guint8 *payload;
     gsize length;
 
-    qos_lockwaits_take(waits, frames);
-    g_assert_false(qos_lockwaits_has_frames(waits));
+    qos_wait_reports_take(waits, frames);
+    g_assert_false(qos_wait_reports_has_frames(waits));
     qos_wire_reader_init(&reader);
     qos_wire_reader_feed(&reader, frames->data, frames->len);
     while (qos_wire_reader_next(&reader, &type, &payload, &length) == QOS_WIRE_FRAME) {
@@ -47,7 +47,7 @@ static char *told(QosLockwaits *waits)
     return g_string_free(text, FALSE);
 }
 
-static void assert_told(QosLockwaits *waits, const char *expected)
+static void assert_told(QosWaitReports *waits, const char *expected)
 {
     g_autofree char *text = told(waits);
 
@@ -56,52 +56,52 @@ static void assert_told(QosLockwaits *waits, const char *expected)
 
 static void test_told_as_it_is(void)
 {
-    QosLockwaits waits;
+    QosWaitReports waits;
 
-    qos_lockwaits_init(&waits);
-    g_assert_false(qos_lockwaits_has_frames(&waits));
+    qos_wait_reports_init(&waits);
+    g_assert_false(qos_wait_reports_has_frames(&waits));
     set(&waits, 1, 7);
     set(&waits, 2, 8);
     set(&waits, 1, 9);
-    g_assert_true(qos_lockwaits_has_frames(&waits));
+    g_assert_true(qos_wait_reports_has_frames(&waits));
     assert_told(&waits, "1 9,2 8,");
     set(&waits, 3, 7);
-    qos_lockwaits_end(&waits, 3); /* nobody has heard of it */
-    qos_lockwaits_end(&waits, 4);
+    qos_wait_reports_end(&waits, 3); /* nobody has heard of it */
+    qos_wait_reports_end(&waits, 4);
     assert_told(&waits, "");
-    qos_lockwaits_end(&waits, 1);
+    qos_wait_reports_end(&waits, 1);
     assert_told(&waits, "1 over,");
-    qos_lockwaits_end(&waits, 2);
+    qos_wait_reports_end(&waits, 2);
     set(&waits, 2, 5);
     assert_told(&waits, "2 5,");
-    qos_lockwaits_clear(&waits);
+    qos_wait_reports_clear(&waits);
 }
 
 static void test_another_connection(void)
 {
-    QosLockwaits waits;
+    QosWaitReports waits;
 
-    qos_lockwaits_init(&waits);
+    qos_wait_reports_init(&waits);
     set(&waits, 1, 7);
     set(&waits, 2, 8);
     assert_told(&waits, "1 7,2 8,");
-    qos_lockwaits_end(&waits, 2);
-    qos_lockwaits_renew(&waits); /* which knows of none */
+    qos_wait_reports_end(&waits, 2);
+    qos_wait_reports_renew(&waits); /* which knows of none */
     assert_told(&waits, "1 7,");
     set(&waits, 1, 9);
-    qos_lockwaits_renew(&waits);
-    qos_lockwaits_end(&waits, 1);
+    qos_wait_reports_renew(&waits);
+    qos_wait_reports_end(&waits, 1);
     assert_told(&waits, "");
-    qos_lockwaits_clear(&waits);
+    qos_wait_reports_clear(&waits);
 }
 
 /* What no frame holds is taken back. */
 static void test_too_much(void)
 {
     QosWireWait wait = {.id = 1, .items = g_array_new(FALSE, FALSE, sizeof(QosCreditItem))};
-    QosLockwaits waits;
+    QosWaitReports waits;
 
-    qos_lockwaits_init(&waits);
+    qos_wait_reports_init(&waits);
     set(&waits, 1, 7);
     assert_told(&waits, "1 7,");
     for (guint i = 0; i <= QOS_WIRE_WAIT_MAX; i++) {
@@ -109,10 +109,10 @@ static void test_too_much(void)
         qos_resource_init(&item.resource, QOS_RESOURCE_EXTENT, &i, sizeof(i));
         g_array_append_val(wait.items, item);
     }
-    qos_lockwaits_set(&waits, &wait);
+    qos_wait_reports_set(&waits, &wait);
     assert_told(&waits, "1 over,");
     qos_wire_wait_clear(&wait);
-    qos_lockwaits_clear(&waits);
+    qos_wait_reports_clear(&waits);
 }
 
 int main(int argc, char **argv)

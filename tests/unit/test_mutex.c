@@ -6,19 +6,19 @@
 
 #include <glib.h>
 
-static QosMutex inodes, pages, handles, lists, gate, setting, db, locklink;
+static QosMutex inodes, pages, open_files, readdirplus, gate, setting, db, server_link;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 
 static void init_all(void)
 {
     qos_mutex_init(&inodes, QOS_MUTEX_INODES);
     qos_mutex_init(&pages, QOS_MUTEX_PAGES);
-    qos_mutex_init(&handles, QOS_MUTEX_HANDLES);
-    qos_mutex_init(&lists, QOS_MUTEX_LISTS);
+    qos_mutex_init(&open_files, QOS_MUTEX_OPEN_FILES);
+    qos_mutex_init(&readdirplus, QOS_MUTEX_READDIRPLUS);
     qos_mutex_init_adaptive(&gate, QOS_MUTEX_GATE);
     qos_mutex_init(&setting, QOS_MUTEX_SETTING);
     qos_mutex_init(&db, QOS_MUTEX_DB);
-    qos_mutex_init(&locklink, QOS_MUTEX_LOCKLINK);
+    qos_mutex_init(&server_link, QOS_MUTEX_LINK);
 }
 
 static void assert_calls(void)
@@ -36,9 +36,9 @@ static void test_in_order(void)
     qos_mutex_lock(&gate);
     qos_mutex_unlock(&pages);
     qos_mutex_unlock(&gate);
-    qos_mutex_lock(&lists);
+    qos_mutex_lock(&readdirplus);
     qos_mutex_unlock(&inodes);
-    qos_mutex_unlock(&lists);
+    qos_mutex_unlock(&readdirplus);
     assert_calls();
 }
 
@@ -59,9 +59,9 @@ static void test_exceptions(void)
     qos_mutex_assert_call(QOS_MUTEX_CALL_SQLITE);
     qos_mutex_unlock(&db);
     qos_mutex_lock(&pages);
-    qos_mutex_lock(&locklink);
+    qos_mutex_lock(&server_link);
     qos_mutex_assert_call(QOS_MUTEX_CALL_SOCKET);
-    qos_mutex_unlock(&locklink);
+    qos_mutex_unlock(&server_link);
     qos_mutex_unlock(&pages);
     qos_mutex_unlock(&setting);
 }
@@ -78,8 +78,8 @@ static void take_an_outer_one(void)
 
 static void take_two_of_a_rank(void)
 {
-    qos_mutex_lock(&handles);
-    qos_mutex_lock(&lists);
+    qos_mutex_lock(&open_files);
+    qos_mutex_lock(&readdirplus);
 }
 
 static void take_one_twice(void)
@@ -119,7 +119,7 @@ static void reply(void)
 
 static void write_to_the_socket(void)
 {
-    qos_mutex_lock(&locklink);
+    qos_mutex_lock(&server_link);
     qos_mutex_lock(&gate);
     qos_mutex_assert_call(QOS_MUTEX_CALL_SOCKET);
 }
@@ -141,7 +141,7 @@ static const Wrong all_wrong[] = {
     {"outer", take_an_outer_one,
      "*QosInodes.lock (rank 5) is taken while QosGate.lock (rank 8) is held*"},
     {"rank", take_two_of_a_rank,
-     "*QosLists.lock (rank 6) is taken while QosHandles.lock (rank 6) is held*"},
+     "*QosReaddirplus.lock (rank 6) is taken while QosOpenFiles.lock (rank 6) is held*"},
     {"twice", take_one_twice,
      "*QosGate.lock (rank 8) is taken while QosGate.lock (rank 8) is held*"},
     {"not-held", let_go_of_what_is_not_held, "*QosGate.lock is let go by*"},

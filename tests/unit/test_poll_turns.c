@@ -7,53 +7,53 @@
 #define MANY 20000
 
 typedef struct {
-    QosAccount account;
-    QosTurns *turns;
+    QosJobs registry;
+    QosPollTurns *turns;
     QosJob *job, *other;
     QosUser *user, *guest;
-    QosTurn one, two, three;
-    QosTurn *many; /* MANY */
+    QosPollTurn one, two, three;
+    QosPollTurn *many; /* MANY */
     QosTime now;
 } Fixture;
 
 static void set_up(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_account_init(&f->account, QOS_NEVER);
-    f->turns = qos_turns_new();
-    f->job = qos_account_job(&f->account, "job", 0);
-    f->other = qos_account_job(&f->account, "other", 0);
-    f->user = qos_account_user(&f->account, 1000);
-    f->guest = qos_account_user(&f->account, 1001);
-    f->many = g_new0(QosTurn, MANY);
+    qos_jobs_init(&f->registry, QOS_NEVER);
+    f->turns = qos_poll_turns_new();
+    f->job = qos_jobs_job(&f->registry, "job", 0);
+    f->other = qos_jobs_job(&f->registry, "other", 0);
+    f->user = qos_jobs_user(&f->registry, 1000);
+    f->guest = qos_jobs_user(&f->registry, 1001);
+    f->many = g_new0(QosPollTurn, MANY);
     f->now = 1000 * QOS_SECOND;
 }
 
 static void tear_down(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
-    qos_turns_remove(f->turns, &f->one);
-    qos_turns_remove(f->turns, &f->two);
-    qos_turns_remove(f->turns, &f->three);
+    qos_poll_turns_remove(f->turns, &f->one);
+    qos_poll_turns_remove(f->turns, &f->two);
+    qos_poll_turns_remove(f->turns, &f->three);
     for (guint i = 0; i < MANY; i++)
-        qos_turns_remove(f->turns, &f->many[i]);
-    qos_turns_free(f->turns);
+        qos_poll_turns_remove(f->turns, &f->many[i]);
+    qos_poll_turns_free(f->turns);
     g_free(f->many);
     qos_job_unref(f->job);
     qos_job_unref(f->other);
-    qos_account_clear(&f->account);
+    qos_jobs_clear(&f->registry);
 }
 
-static QosTurn *next(Fixture *f)
+static QosPollTurn *next(Fixture *f)
 {
     QosTime wake;
 
-    return qos_turns_next(f->turns, f->now, &wake);
+    return qos_poll_turns_next(f->turns, f->now, &wake);
 }
 
 static void assert_nobody_until(Fixture *f, QosTime until)
 {
     QosTime wake;
 
-    g_assert_null(qos_turns_next(f->turns, f->now, &wake));
+    g_assert_null(qos_poll_turns_next(f->turns, f->now, &wake));
     g_assert_cmpint(wake, ==, until);
 }
 
@@ -61,40 +61,40 @@ static void assert_nobody_until(Fixture *f, QosTime until)
 static void crowd(Fixture *f, guint first, guint count, QosJob *job, QosUser *user)
 {
     for (guint i = first; i < first + count; i++) {
-        qos_turns_add(f->turns, &f->many[i], job, user);
-        qos_turns_at(f->turns, &f->many[i], f->now);
+        qos_poll_turns_add(f->turns, &f->many[i], job, user);
+        qos_poll_turns_at(f->turns, &f->many[i], f->now);
     }
 }
 
 /* Looks at what is due now, all of it to be due again after 50 ms; how many there were. */
 static guint look_at_all(Fixture *f)
 {
-    QosTurn *turn;
+    QosPollTurn *turn;
     guint count = 0;
 
     for (; (turn = next(f)) != NULL; count++)
-        qos_turns_at(f->turns, turn, f->now + 50 * MS);
+        qos_poll_turns_at(f->turns, turn, f->now + 50 * MS);
     return count;
 }
 
 static void test_one(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     assert_nobody_until(f, QOS_NEVER);
-    qos_turns_add(f->turns, &f->one, f->job, f->user);
+    qos_poll_turns_add(f->turns, &f->one, f->job, f->user);
     assert_nobody_until(f, QOS_NEVER);
-    qos_turns_at_once(f->turns, &f->one);
+    qos_poll_turns_at_once(f->turns, &f->one);
     g_assert_true(next(f) == &f->one);
     assert_nobody_until(f, QOS_NEVER); /* until it is said */
     for (guint i = 0; i < 1000; i++) {
-        qos_turns_at(f->turns, &f->one, f->now + 50 * MS);
+        qos_poll_turns_at(f->turns, &f->one, f->now + 50 * MS);
         assert_nobody_until(f, f->now + 50 * MS);
         f->now += 50 * MS - 1;
         assert_nobody_until(f, f->now + 1);
         f->now++;
         g_assert_true(next(f) == &f->one);
     }
-    qos_turns_at(f->turns, &f->one, f->now + 50 * MS);
-    qos_turns_at_once(f->turns, &f->one); /* a signal comes meanwhile */
+    qos_poll_turns_at(f->turns, &f->one, f->now + 50 * MS);
+    qos_poll_turns_at_once(f->turns, &f->one); /* a signal comes meanwhile */
     g_assert_true(next(f) == &f->one);
     assert_nobody_until(f, QOS_NEVER);
 }
@@ -102,18 +102,18 @@ static void test_one(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 /* What was taken may have gone during the look. */
 static void test_taken(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
-    g_assert_null(qos_turns_taken(f->turns));
-    qos_turns_add(f->turns, &f->one, f->job, NULL);
-    qos_turns_add(f->turns, &f->two, f->job, NULL);
-    qos_turns_at_once(f->turns, &f->one);
+    g_assert_null(qos_poll_turns_taken(f->turns));
+    qos_poll_turns_add(f->turns, &f->one, f->job, NULL);
+    qos_poll_turns_add(f->turns, &f->two, f->job, NULL);
+    qos_poll_turns_at_once(f->turns, &f->one);
     g_assert_true(next(f) == &f->one);
-    qos_turns_remove(f->turns, &f->two);
-    g_assert_true(qos_turns_taken(f->turns) == &f->one);
-    qos_turns_at_once(f->turns, &f->one);
-    g_assert_true(qos_turns_taken(f->turns) == &f->one);
-    qos_turns_remove(f->turns, &f->one);
-    qos_turns_remove(f->turns, &f->one);
-    g_assert_null(qos_turns_taken(f->turns));
+    qos_poll_turns_remove(f->turns, &f->two);
+    g_assert_true(qos_poll_turns_taken(f->turns) == &f->one);
+    qos_poll_turns_at_once(f->turns, &f->one);
+    g_assert_true(qos_poll_turns_taken(f->turns) == &f->one);
+    qos_poll_turns_remove(f->turns, &f->one);
+    qos_poll_turns_remove(f->turns, &f->one);
+    g_assert_null(qos_poll_turns_taken(f->turns));
     assert_nobody_until(f, QOS_NEVER);
 }
 
@@ -129,7 +129,7 @@ static void test_rounds(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     }
     for (guint i = 0; i < 40; i++)
         g_assert_nonnull(next(f));
-    qos_turns_pay(f->turns);
+    qos_poll_turns_pay(f->turns);
     for (guint i = 0; i < 8; i++)
         g_assert_nonnull(next(f));
     assert_nobody_until(f, f->now + 10 * MS);
@@ -144,8 +144,8 @@ static void test_all_are_found(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     crowd(f, 0, MANY, f->job, f->user);
     for (guint i = 0; i < MANY; i++) {
-        qos_turns_remove(f->turns, next(f));
-        qos_turns_pay(f->turns);
+        qos_poll_turns_remove(f->turns, next(f));
+        qos_poll_turns_pay(f->turns);
     }
     assert_nobody_until(f, QOS_NEVER);
 }
@@ -155,8 +155,8 @@ static void test_new_and_known(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 {
     crowd(f, 0, 100, f->job, f->user);
     for (guint i = 100; i < 200; i++) {
-        qos_turns_add(f->turns, &f->many[i], f->job, f->user);
-        qos_turns_at_once(f->turns, &f->many[i]);
+        qos_poll_turns_add(f->turns, &f->many[i], f->job, f->user);
+        qos_poll_turns_at_once(f->turns, &f->many[i]);
     }
     for (guint i = 0; i < 40; i++) {
         g_assert_true(next(f) == &f->many[i]);
@@ -173,14 +173,14 @@ static void test_users_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     crowd(f, 0, MANY, f->job, f->user);
     for (guint i = 0; i < 10; i++)
         g_assert_true(next(f) == &f->many[i]);
-    qos_turns_add(f->turns, &f->one, f->other, f->guest);
-    qos_turns_at(f->turns, &f->one, f->now);
+    qos_poll_turns_add(f->turns, &f->one, f->other, f->guest);
+    qos_poll_turns_at(f->turns, &f->one, f->now);
     g_assert_true(next(f) == &f->many[10]); /* the next in turn */
     g_assert_true(next(f) == &f->one);
     for (guint i = 100; i < MANY; i++)
-        qos_turns_at_once(f->turns, &f->many[i]);
+        qos_poll_turns_at_once(f->turns, &f->many[i]);
     g_assert_true(next(f) == &f->many[100]);
-    qos_turns_at_once(f->turns, &f->one);
+    qos_poll_turns_at_once(f->turns, &f->one);
     g_assert_true(next(f) == &f->many[11]);
     g_assert_true(next(f) == &f->many[101]);
     g_assert_true(next(f) == &f->many[12]);
@@ -195,8 +195,8 @@ static void test_as_if_alone(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     guint looks = 0;
 
     crowd(f, 0, MANY, f->job, f->user);
-    qos_turns_add(f->turns, &f->one, f->other, f->guest);
-    qos_turns_at(f->turns, &f->one, due);
+    qos_poll_turns_add(f->turns, &f->one, f->other, f->guest);
+    qos_poll_turns_at(f->turns, &f->one, due);
     for (; f->now < end; f->now += MS) {
         looks += look_at_all(f);
         if (f->one.later.key > due && due <= f->now) {
@@ -215,7 +215,7 @@ static void test_jobs_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 
     for (guint i = 0; i < 100; i++) {
         g_autofree char *id = g_strdup_printf("forged%u", i);
-        QosJob *job = qos_account_job(&f->account, id, f->now);
+        QosJob *job = qos_jobs_job(&f->registry, id, f->now);
 
         crowd(f, 20 * i, 20, job, f->user);
         qos_job_unref(job);
@@ -227,7 +227,7 @@ static void test_jobs_take_turns(Fixture *f, gconstpointer data G_GNUC_UNUSED)
 
         guests += number >= 3000;
         honest += number >= 2000 && number < 3000;
-        qos_turns_pay(f->turns);
+        qos_poll_turns_pay(f->turns);
     }
     g_assert_cmpuint(guests, ==, 1010);
     g_assert_cmpuint(honest, ==, 10);
@@ -252,11 +252,11 @@ static void test_removed(Fixture *f, gconstpointer data G_GNUC_UNUSED)
     crowd(f, 0, 10, f->job, f->user);
     crowd(f, 10, 10, f->other, f->user);
     g_assert_true(next(f) == &f->many[0]);
-    qos_turns_remove(f->turns, &f->many[1]);
-    qos_turns_remove(f->turns, &f->many[5]);
-    qos_turns_remove(f->turns, &f->many[9]);
+    qos_poll_turns_remove(f->turns, &f->many[1]);
+    qos_poll_turns_remove(f->turns, &f->many[5]);
+    qos_poll_turns_remove(f->turns, &f->many[9]);
     for (guint i = 10; i < 20; i++)
-        qos_turns_remove(f->turns, &f->many[i]);
+        qos_poll_turns_remove(f->turns, &f->many[i]);
     const guint left[] = {2, 3, 4, 6, 7, 8};
     for (guint i = 0; i < G_N_ELEMENTS(left); i++)
         g_assert_true(next(f) == &f->many[left[i]]);

@@ -36,7 +36,7 @@ static QosReport *new_report(const char *const *commands)
     report->pid = 77;
     qos_tunables_init(&report->tunables);
     report->slots = (QosSchedState){
-        .slots = 64, .running = 3, .held = 2, .draining = 1, .stalled = 5, .passing = 6};
+        .slots = 64, .running = 3, .at_limit = 2, .draining = 1, .stalled = 5, .over_limit = 6};
     report->policies[0] = (QosReportPolicy){&qos_policy_fifo, QOS_POLICY_STOPPING, 4};
     report->policies[1] = (QosReportPolicy){&qos_policy_tbf, QOS_POLICY_STARTED, 5};
     report->policy_count = 2;

@@ -11,33 +11,33 @@
 #define MANY  QOS_NAMING_ALL
 
 typedef struct {
-    QosNameQueue queue;
+    QosResolverQueue queue;
     QosTime now;
-    QosNameWait wait[MANY * 2];
-    QosNameReading reading[MANY * 2]; /* of the same */
+    QosResolverWait wait[MANY * 2];
+    QosResolverReading reading[MANY * 2]; /* of the same */
     gboolean is_late;
 } World;
 
 static void init(World *w)
 {
     *w = (World){.now = 5 * QOS_SECOND};
-    qos_namequeue_init(&w->queue);
+    qos_resolver_queue_init(&w->queue);
 }
 
 static void clear(World *w)
 {
     g_assert_cmpuint(g_hash_table_size(w->queue.users), ==, 0);
-    qos_namequeue_clear(&w->queue);
+    qos_resolver_queue_clear(&w->queue);
 }
 
 static void ask(World *w, guint number, guint32 uid)
 {
-    qos_namequeue_add(&w->queue, &w->wait[number], uid, w->now);
+    qos_resolver_queue_add(&w->queue, &w->wait[number], uid, w->now);
 }
 
-static QosNameWait *take(World *w, guint number)
+static QosResolverWait *take(World *w, guint number)
 {
-    return qos_namequeue_take(&w->queue, w->now, &w->reading[number], &w->is_late);
+    return qos_resolver_queue_take(&w->queue, w->now, &w->reading[number], &w->is_late);
 }
 
 /* That it is the next, and begins to be read. */
@@ -51,28 +51,29 @@ static void reads(World *w, guint number)
 /* That it is the next, and goes on without. */
 static void goes_on(World *w, guint number)
 {
-    QosNameReading none;
+    QosResolverReading none;
 
-    g_assert_true(qos_namequeue_take(&w->queue, w->now, &none, &w->is_late) == &w->wait[number]);
+    g_assert_true(qos_resolver_queue_take(&w->queue, w->now, &none, &w->is_late) ==
+                  &w->wait[number]);
     g_assert_true(w->is_late);
 }
 
 static void waits(World *w)
 {
-    QosNameReading none;
+    QosResolverReading none;
 
-    g_assert_false(qos_namequeue_may_take(&w->queue));
-    g_assert_null(qos_namequeue_take(&w->queue, w->now, &none, &w->is_late));
+    g_assert_false(qos_resolver_queue_may_take(&w->queue));
+    g_assert_null(qos_resolver_queue_take(&w->queue, w->now, &none, &w->is_late));
 }
 
 static void is_read(World *w, guint number)
 {
-    g_assert_true(qos_namequeue_end(&w->queue, &w->reading[number]) == &w->wait[number]);
+    g_assert_true(qos_resolver_queue_end(&w->queue, &w->reading[number]) == &w->wait[number]);
 }
 
 static void is_read_late(World *w, guint number)
 {
-    g_assert_null(qos_namequeue_end(&w->queue, &w->reading[number]));
+    g_assert_null(qos_resolver_queue_end(&w->queue, &w->reading[number]));
 }
 
 /* --- users --- */
@@ -90,11 +91,11 @@ static void test_users(void)
         reads(&w, i);
     waits(&w);
     ask(&w, 7, OTHER);
-    g_assert_true(qos_namequeue_may_take(&w.queue));
+    g_assert_true(qos_resolver_queue_may_take(&w.queue));
     reads(&w, 7);
     waits(&w);
     is_read(&w, 2);
-    g_assert_true(qos_namequeue_may_take(&w.queue));
+    g_assert_true(qos_resolver_queue_may_take(&w.queue));
     reads(&w, 4);
     waits(&w);
     is_read(&w, 7);
@@ -140,8 +141,8 @@ static void test_turns(void)
  * one. Nobody does, neither while their user is full, nor when others come, are taken, and read. */
 static void test_without_a_look_at_the_waiting(void)
 {
-    const guint page = (guint)sysconf(_SC_PAGESIZE), count = page / sizeof(QosNameWait);
-    QosNameWait *crowd =
+    const guint page = (guint)sysconf(_SC_PAGESIZE), count = page / sizeof(QosResolverWait);
+    QosResolverWait *crowd =
         mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     World w;
 
@@ -150,7 +151,7 @@ static void test_without_a_look_at_the_waiting(void)
     for (guint i = 0; i <= QOS_NAMING_USER; i++)
         ask(&w, i, HOG);
     for (guint i = 0; i < count; i++)
-        qos_namequeue_add(&w.queue, &crowd[i], HOG, w.now);
+        qos_resolver_queue_add(&w.queue, &crowd[i], HOG, w.now);
     ask(&w, 5, HOG);
     for (guint i = 0; i < QOS_NAMING_USER; i++)
         reads(&w, i);
@@ -231,7 +232,7 @@ static void test_all(void)
     waits(&w);
     w.now += QOS_NAMING_TIME / 2;
     for (guint i = 0; i <= MANY; i++) {
-        g_assert_false(qos_namequeue_may_take(&w.queue));
+        g_assert_false(qos_resolver_queue_may_take(&w.queue));
         if (i != 1)
             goes_on(&w, i);
     }

@@ -105,7 +105,7 @@ static void test_no_job_holds_all_slots(void)
         g_assert_cmpint(enter(&f, other), ==, QOS_GO);
         qos_sched_state(f.sched, &state);
         g_assert_cmpuint(state.running, ==, 15);
-        g_assert_cmpuint(state.held, ==, 86);
+        g_assert_cmpuint(state.at_limit, ==, 86);
 
         for (guint i = 0; i < 100; i++) {
             leave(&f, hog[i]);
@@ -116,7 +116,7 @@ static void test_no_job_holds_all_slots(void)
         leave(&f, other);
         qos_sched_state(f.sched, &state);
         g_assert_cmpuint(state.running, ==, 0);
-        g_assert_cmpuint(state.held, ==, 0);
+        g_assert_cmpuint(state.at_limit, ==, 0);
         fixture_clear(&f);
     }
 }
@@ -192,7 +192,7 @@ static void test_a_stall_calls_the_waiting(void)
         g_assert_true(next(&f) == (i < SLOTS - SHARE ? hog[SHARE + i] : NULL));
     }
     qos_sched_state(f.sched, &state);
-    g_assert_cmpuint(state.running + state.stalled + state.held, ==, 0);
+    g_assert_cmpuint(state.running + state.stalled + state.at_limit, ==, 0);
     fixture_clear(&f);
 }
 
@@ -230,7 +230,7 @@ static void test_what_holds_a_lock_needs_no_slot(void)
                                                 &qos_policy_tbf};
     for (guint p = 0; p < G_N_ELEMENTS(all); p++) {
         Fixture f;
-        QosRequest *inside[1 + QOS_PASSING_MAX];
+        QosRequest *inside[1 + QOS_OVER_LIMIT_MAX];
         QosSchedState state;
         fixture_init(&f, all[p], 2); /* a job's share: 1 */
         for (guint i = 0; i < G_N_ELEMENTS(inside); i++) {
@@ -258,7 +258,7 @@ static void test_what_holds_a_lock_needs_no_slot(void)
 
 /* What waits goes when others come to want its lock: from the policy's queue, and held in its job.
  */
-static void test_release(void)
+static void test_boost(void)
 {
     static const QosPolicyClass *const all[] = {&qos_policy_fifo, &qos_policy_grr, &qos_policy_jrr,
                                                 &qos_policy_tbf};
@@ -272,9 +272,9 @@ static void test_release(void)
             g_assert_cmpint(enter(&f, requests[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
         }
         g_assert_null(next(&f));
-        qos_sched_release(f.sched, requests[2], f.now);
-        qos_sched_release(f.sched, requests[2], f.now); /* once is enough */
-        qos_sched_release(f.sched, requests[0], f.now); /* it runs */
+        qos_sched_boost(f.sched, requests[2], f.now);
+        qos_sched_boost(f.sched, requests[2], f.now); /* once is enough */
+        qos_sched_boost(f.sched, requests[0], f.now); /* it runs */
         g_assert_true(next(&f) == requests[2]);
         g_assert_null(next(&f));
         qos_sched_state(f.sched, &state);
@@ -312,7 +312,7 @@ static void test_cancel(void)
         leave(&f, requests[5]);
         g_assert_null(next(&f));
         qos_sched_state(f.sched, &state);
-        g_assert_cmpuint(state.running + state.held, ==, 0);
+        g_assert_cmpuint(state.running + state.at_limit, ==, 0);
         fixture_clear(&f);
     }
 }
@@ -461,7 +461,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sched/a-stall-calls-the-waiting", test_a_stall_calls_the_waiting);
     g_test_add_func("/sched/jrr-takes-turns", test_jrr_takes_turns);
     g_test_add_func("/sched/what-holds-a-lock-needs-no-slot", test_what_holds_a_lock_needs_no_slot);
-    g_test_add_func("/sched/release", test_release);
+    g_test_add_func("/sched/boost", test_boost);
     g_test_add_func("/sched/cancel", test_cancel);
     g_test_add_func("/sched/switch-under-load", test_switch_under_load);
     g_test_add_func("/sched/slots-shrink-under-load", test_slots_shrink_under_load);

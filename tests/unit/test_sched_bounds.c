@@ -7,7 +7,7 @@
 /* Jobs with hanging closes: each has so many inside beside the slots, and all have so many. */
 static void test_closes_are_bounded(void)
 {
-    enum { JOBS = QOS_PASSING_ALL / QOS_PASSING_MAX + 2, CLOSES = 20, SLOTS = 4 };
+    enum { JOBS = QOS_OVER_LIMIT_ALL / QOS_OVER_LIMIT_MAX + 2, CLOSES = 20, SLOTS = 4 };
     Fixture f;
     QosSchedState state;
     QosRequest *close[JOBS][CLOSES];
@@ -18,20 +18,20 @@ static void test_closes_are_bounded(void)
             close[job][i] = request_new(&f, name, QOS_OP_CLOSE, 0);
             QosVerdict verdict = enter_close(&f, close[job][i]);
             g_assert_true((verdict == QOS_GO) ==
-                          (close[job][i]->has_slot || close[job][i]->is_passing));
+                          (close[job][i]->has_slot || close[job][i]->is_over_limit));
         }
-        g_assert_cmpuint(close[job][0]->job->sched.use.passing, <=, QOS_PASSING_MAX);
+        g_assert_cmpuint(close[job][0]->job->sched.use.over_limit, <=, QOS_OVER_LIMIT_MAX);
     }
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.running, ==, SLOTS); /* three of the first job, one of the second */
-    g_assert_cmpuint(state.passing, ==, QOS_PASSING_ALL);
-    g_assert_cmpuint(state.held, ==, JOBS * CLOSES - SLOTS - QOS_PASSING_ALL);
+    g_assert_cmpuint(state.over_limit, ==, QOS_OVER_LIMIT_ALL);
+    g_assert_cmpuint(state.at_limit, ==, JOBS * CLOSES - SLOTS - QOS_OVER_LIMIT_ALL);
 
     QosRequest *lookup = request_new(&f, "guest", QOS_OP_LOOKUP, 0);
     lookup->holds_lock = TRUE;
     g_assert_cmpint(enter(&f, lookup), ==, QOS_WAIT);
 
-    /* All go in the end: what is held, as slots come free, and as those that pass leave. */
+    /* All go in the end: what is queued, as slots come free, and as those over the limit leave. */
     GQueue inside = G_QUEUE_INIT;
     for (guint job = 0; job < JOBS; job++) {
         for (guint i = 0; i < CLOSES; i++) {
@@ -43,14 +43,14 @@ static void test_closes_are_bounded(void)
     for (QosRequest *done; (done = g_queue_pop_head(&inside)) != NULL; left++) {
         leave(&f, done);
         for (QosRequest *due; (due = next(&f)) != NULL;) {
-            g_assert_true(due->has_slot || due->is_passing);
-            g_assert_cmpuint(due->job->sched.use.passing, <=, QOS_PASSING_MAX);
+            g_assert_true(due->has_slot || due->is_over_limit);
+            g_assert_cmpuint(due->job->sched.use.over_limit, <=, QOS_OVER_LIMIT_MAX);
             g_queue_push_tail(&inside, due);
         }
     }
     g_assert_cmpuint(left, ==, JOBS * CLOSES + 1);
     qos_sched_state(f.sched, &state);
-    g_assert_cmpuint(state.running + state.passing + state.held, ==, 0);
+    g_assert_cmpuint(state.running + state.over_limit + state.at_limit, ==, 0);
     fixture_clear(&f);
 }
 
@@ -58,7 +58,7 @@ static void test_closes_are_bounded(void)
  * leaves, the first that waits. */
 static void test_one_passes_for_each_that_leaves(void)
 {
-    enum { SLOTS = 8, COUNT = 3 * QOS_PASSING_MAX };
+    enum { SLOTS = 8, COUNT = 3 * QOS_OVER_LIMIT_MAX };
     Fixture f;
     QosRequest *hangs[SLOTS], *wanted[COUNT];
     guint inside = 0;
@@ -73,7 +73,7 @@ static void test_one_passes_for_each_that_leaves(void)
         wanted[i]->holds_lock = TRUE;
         inside += enter(&f, wanted[i]) == QOS_GO;
     }
-    g_assert_cmpuint(inside, >=, QOS_PASSING_MAX);
+    g_assert_cmpuint(inside, >=, QOS_OVER_LIMIT_MAX);
     g_assert_cmpuint(inside, <, COUNT);
     for (guint i = 0; i + inside < COUNT; i++) {
         leave(&f, wanted[i]);
@@ -114,7 +114,7 @@ static void test_data_that_waits_is_bounded(void)
     QosSchedState state;
     GQueue waiting = G_QUEUE_INIT;
     guint in_memory = 0, in_store = 0;
-    QosKeep keep;
+    QosParkPlace place;
     fixture_init(&f, &qos_policy_tbf, 4);
     fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
     qos_sched_set_parked_max(f.sched, ALL);
@@ -124,15 +124,15 @@ static void test_data_that_waits_is_bounded(void)
         QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
         request->data = UNIT;
         g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
-        keep = qos_sched_keep(f.sched, request, TRUE);
-        in_memory += keep == QOS_KEEP_IN_MEMORY;
-        in_store += keep == QOS_KEEP_IN_STORE;
-        if (in_store == 1 && keep == QOS_KEEP_IN_STORE)
+        place = qos_sched_park_place(f.sched, request, TRUE);
+        in_memory += place == QOS_PARK_IN_MEMORY;
+        in_store += place == QOS_PARK_IN_STORE;
+        if (in_store == 1 && place == QOS_PARK_IN_STORE)
             g_assert_cmpuint(in_memory, ==, SHARE);
         g_queue_push_tail(&waiting, request);
-    } while (keep != QOS_KEEP_NOWHERE);
+    } while (place != QOS_PARK_NOWHERE);
     g_assert_cmpuint(in_memory, ==, FULL);
-    g_assert_cmpuint(in_store, ==, QOS_PASSING_MAX);
+    g_assert_cmpuint(in_store, ==, QOS_OVER_LIMIT_MAX);
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, FULL * UNIT);
     g_assert_cmpuint(running->job->sched.use.parked_bytes, ==, FULL * UNIT);
@@ -141,22 +141,22 @@ static void test_data_that_waits_is_bounded(void)
     /* What is left is for others. */
     QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
     other->data = (64 - FULL) * UNIT;
-    g_assert_cmpint(qos_sched_keep(f.sched, other, TRUE), ==, QOS_KEEP_IN_STORE);
-    qos_sched_kept(f.sched, other);
+    g_assert_cmpint(qos_sched_park_place(f.sched, other, TRUE), ==, QOS_PARK_IN_STORE);
+    qos_sched_note_stored(f.sched, other);
     request_free(other);
 
     /* Once the store has taken one, it may have another. */
     QosRequest *stored = g_queue_peek_nth(&waiting, SHARE);
-    qos_sched_kept(f.sched, stored);
-    g_assert_cmpuint(running->job->sched.use.passing, ==, QOS_PASSING_MAX - 1);
+    qos_sched_note_stored(f.sched, stored);
+    g_assert_cmpuint(running->job->sched.use.over_limit, ==, QOS_OVER_LIMIT_MAX - 1);
 
-    for (guint i = 1; i < QOS_PASSING_MAX; i++)
-        qos_sched_kept(f.sched, g_queue_peek_nth(&waiting, SHARE + i));
+    for (guint i = 1; i < QOS_OVER_LIMIT_MAX; i++)
+        qos_sched_note_stored(f.sched, g_queue_peek_nth(&waiting, SHARE + i));
     leave(&f, running);
     serve_or_cancel(&f, &waiting);
     qos_sched_state(f.sched, &state);
     g_assert_cmpuint(state.parked_bytes, ==, 0);
-    g_assert_cmpuint(state.passing, ==, 0);
+    g_assert_cmpuint(state.over_limit, ==, 0);
     fixture_clear(&f);
 }
 
@@ -175,12 +175,12 @@ static void test_data_that_awaits_its_turn_is_bounded(void)
         QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, UNIT);
         request->data = UNIT;
         g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
-        g_assert_cmpint(qos_sched_keep(f.sched, request, FALSE), ==,
-                        i < FULL ? QOS_KEEP_IN_MEMORY : QOS_KEEP_NOWHERE);
+        g_assert_cmpint(qos_sched_park_place(f.sched, request, FALSE), ==,
+                        i < FULL ? QOS_PARK_IN_MEMORY : QOS_PARK_NOWHERE);
         g_queue_push_tail(&waiting, request);
     }
     g_assert_cmpuint(running->job->sched.use.parked_bytes, ==, FULL * UNIT);
-    g_assert_cmpuint(running->job->sched.use.passing, ==, 0);
+    g_assert_cmpuint(running->job->sched.use.over_limit, ==, 0);
     leave(&f, running);
     serve_or_cancel(&f, &waiting);
     fixture_clear(&f);
@@ -209,9 +209,9 @@ static void test_what_was_written_early_is_paid_for(const void *data)
         QosRequest *request = request_new(&f, "hog", QOS_OP_WRITE, 4096);
         request->data = 4096;
         g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
-        g_assert_cmpint(request->state, ==, is_held ? QOS_REQUEST_HELD : QOS_REQUEST_QUEUED);
-        g_assert_cmpint(qos_sched_keep(f.sched, request, TRUE), ==, QOS_KEEP_IN_STORE);
-        qos_sched_kept(f.sched, request);
+        g_assert_cmpint(request->state, ==, is_held ? QOS_REQUEST_AT_LIMIT : QOS_REQUEST_QUEUED);
+        g_assert_cmpint(qos_sched_park_place(f.sched, request, TRUE), ==, QOS_PARK_IN_STORE);
+        qos_sched_note_stored(f.sched, request);
         qos_sched_cancel(f.sched, request, f.now);
         request_free(request);
     }
@@ -268,7 +268,7 @@ static void test_requests_that_wait_are_bounded(void)
     Fixture f;
     QosSchedState state;
     GQueue waiting = G_QUEUE_INIT;
-    QosKeep keep;
+    QosParkPlace place;
     fixture_init(&f, &qos_policy_tbf, 4);
     fixture_rule(&f, "start r jobid={hog} rate=1 depth=1:1");
     qos_sched_set_parked_max(f.sched, ALL);
@@ -284,8 +284,8 @@ static void test_requests_that_wait_are_bounded(void)
         QosRequest *request = request_new(&f, "hog", QOS_OP_READ, UNIT);
         request->cannot_fail = waiting.length == FULL + 1;
         g_assert_cmpint(enter(&f, request), ==, QOS_WAIT);
-        keep = qos_sched_keep(f.sched, request, TRUE);
-        g_assert_true((keep == QOS_KEEP_NOWHERE) == (waiting.length == FULL));
+        place = qos_sched_park_place(f.sched, request, TRUE);
+        g_assert_true((place == QOS_PARK_NOWHERE) == (waiting.length == FULL));
         g_queue_push_tail(&waiting, request);
     } while (waiting.length < FULL + 2);
     qos_sched_state(f.sched, &state);
@@ -297,9 +297,9 @@ static void test_requests_that_wait_are_bounded(void)
      */
     QosRequest *other = request_new(&f, "other", QOS_OP_WRITE, UNIT);
     other->data = UNIT;
-    g_assert_cmpint(qos_sched_keep(f.sched, other, TRUE), ==, QOS_KEEP_IN_STORE);
+    g_assert_cmpint(qos_sched_park_place(f.sched, other, TRUE), ==, QOS_PARK_IN_STORE);
     g_assert_cmpuint(other->job->sched.use.parked_bytes, ==, UNIT);
-    qos_sched_kept(f.sched, other);
+    qos_sched_note_stored(f.sched, other);
 
     leave(&f, running);
     for (QosRequest *request; (request = g_queue_pop_head(&waiting)) != NULL;) {
@@ -317,12 +317,12 @@ static gboolean keeps(Fixture *f, GQueue *waiting, const char *job, QosOpcode op
 {
     QosRequest *request = request_new(f, job, opcode, 1);
     g_assert_cmpint(enter(f, request), ==, QOS_WAIT);
-    QosKeep keep = qos_sched_keep(f->sched, request, TRUE);
-    if (keep == QOS_KEEP_IN_MEMORY) {
+    QosParkPlace place = qos_sched_park_place(f->sched, request, TRUE);
+    if (place == QOS_PARK_IN_MEMORY) {
         g_queue_push_tail(waiting, request);
         return TRUE;
     }
-    g_assert_cmpint(keep, ==, QOS_KEEP_TOO_MANY);
+    g_assert_cmpint(place, ==, QOS_PARK_TOO_MANY);
     qos_sched_cancel(f->sched, request, f->now);
     request_free(request);
     return FALSE;

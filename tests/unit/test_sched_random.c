@@ -59,7 +59,7 @@ static void take_step(Fixture *f, Live *live, GRand *random)
     else if (what < 75 && live->waiting->len > 0)
         cancel_one(f, live, random);
     else if (what < 77 && live->waiting->len > 0)
-        qos_sched_release(f->sched, choose(live->waiting, random), f->now);
+        qos_sched_boost(f->sched, choose(live->waiting, random), f->now);
     else if (what == 77)
         qos_sched_set_policy(f->sched, qos_policies[g_rand_int_range(random, 0, 3)], f->now);
     else if (what == 78)

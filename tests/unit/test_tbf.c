@@ -273,7 +273,7 @@ static void test_change_gives_no_burst(void)
 
 static gboolean has_flow(Fixture *f, const char *id)
 {
-    QosJob *job = qos_account_find(qos_sched_account(f->sched), id);
+    QosJob *job = qos_jobs_find(qos_sched_jobs(f->sched), id);
     gboolean has = job->tbf.flow != NULL;
     qos_job_unref(job);
     return has;
@@ -392,7 +392,7 @@ static void test_what_holds_a_lock_goes_into_debt(void)
 static void test_what_holds_a_lock_waits_for_no_token(void)
 {
     Fixture f;
-    QosRequest *inside[1 + QOS_PASSING_MAX];
+    QosRequest *inside[1 + QOS_OVER_LIMIT_MAX];
     fixture_init(&f, &qos_policy_tbf, 2); /* a job's share: 1 */
     fixture_rule(&f, "start r jobid={j} rate=10 depth=1");
     for (guint i = 0; i < G_N_ELEMENTS(inside); i++) {
@@ -413,7 +413,8 @@ static void test_what_holds_a_lock_waits_for_no_token(void)
     fixture_clear(&f);
 }
 
-/* A toll waits for the class in debt, also where that is not its own, and pays for the next there.
+/* A payment waits for the class in debt, also where that is not its own, and pays for the next
+ * there.
  */
 static void test_a_toll_pays_for_another_class(void)
 {
@@ -427,15 +428,15 @@ static void test_a_toll_pays_for_another_class(void)
         g_assert_cmpint(enter(&f, create), ==, QOS_GO);
         leave(&f, create);
     }
-    QosRequest *toll = request_new(&f, "j", QOS_OP_GETATTR, 0);
-    toll->is_toll = TRUE;
-    toll->toll_opcode = QOS_OP_CREATE;
-    g_assert_cmpint(qos_sched_enter(f.sched, toll, f.now, &wake), ==, QOS_WAIT);
+    QosRequest *payment = request_new(&f, "j", QOS_OP_GETATTR, 0);
+    payment->is_at_pay_point = TRUE;
+    payment->pay_opcode = QOS_OP_CREATE;
+    g_assert_cmpint(qos_sched_enter(f.sched, payment, f.now, &wake), ==, QOS_WAIT);
     g_assert_cmpint(wake, ==, f.now + 3 * QOS_SECOND / 10);
     f.now = wake;
-    g_assert_true(next(&f) == toll);
-    g_assert_true(toll->prepays);
-    leave(&f, toll);
+    g_assert_true(next(&f) == payment);
+    g_assert_true(payment->prepays);
+    leave(&f, payment);
 
     QosRequest *create = request_new(&f, "j", QOS_OP_CREATE, 0);
     create->holds_lock = create->is_free = TRUE;
@@ -443,13 +444,13 @@ static void test_a_toll_pays_for_another_class(void)
     g_assert_false(create->owes);
     leave(&f, create);
 
-    toll = request_new(&f, "j", QOS_OP_GETATTR, 0);
-    toll->is_toll = TRUE;
-    toll->toll_opcode = QOS_OP_CREATE;
-    g_assert_cmpint(qos_sched_enter(f.sched, toll, f.now, &wake), ==, QOS_WAIT);
+    payment = request_new(&f, "j", QOS_OP_GETATTR, 0);
+    payment->is_at_pay_point = TRUE;
+    payment->pay_opcode = QOS_OP_CREATE;
+    g_assert_cmpint(qos_sched_enter(f.sched, payment, f.now, &wake), ==, QOS_WAIT);
     g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
-    qos_sched_cancel(f.sched, toll, f.now);
-    request_free(toll);
+    qos_sched_cancel(f.sched, payment, f.now);
+    request_free(payment);
     fixture_clear(&f);
 }
 
@@ -515,7 +516,7 @@ static void test_ten_thousand_jobs(void)
     f.now += 3600 * QOS_SECOND;
     qos_sched_expire(f.sched, f.now);
     qos_sched_expire(f.sched, f.now);
-    g_assert_cmpuint(g_hash_table_size(qos_sched_account(f.sched)->jobs), ==, 0);
+    g_assert_cmpuint(g_hash_table_size(qos_sched_jobs(f.sched)->by_id), ==, 0);
     fixture_clear(&f);
 }
 

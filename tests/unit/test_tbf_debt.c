@@ -387,8 +387,8 @@ static void test_a_payer_is_not_starved(void)
     fixture_rule(&f, "start r jobid={j} rate=10 depth=5");
     QosRequest *holder = fill_debt(&f, QOS_OP_CREATE, 0, &due);
     QosRequest *payer = request_new(&f, "j", QOS_OP_GETATTR, 0);
-    payer->is_toll = TRUE;
-    payer->toll_opcode = QOS_OP_CREATE;
+    payer->is_at_pay_point = TRUE;
+    payer->pay_opcode = QOS_OP_CREATE;
     g_assert_cmpint(enter(&f, payer), ==, QOS_WAIT);
     const QosTime began = f.now;
     for (QosRequest *request = NULL; request != payer;) {
@@ -459,7 +459,7 @@ static void test_no_window_has_more(void)
             g_queue_push_tail(&waiting, request);
         }
         if (waiting.length > 0 && g_rand_int_range(random, 0, 4) == 0)
-            qos_sched_release(f.sched, g_queue_peek_head(&waiting), f.now);
+            qos_sched_boost(f.sched, g_queue_peek_head(&waiting), f.now);
         if (g_rand_int_range(random, 0, 3) == 0)
             f.now += g_rand_int_range(random, 0, QOS_SECOND);
         while ((request = next(&f)) != NULL) {
@@ -605,7 +605,7 @@ static void test_what_is_released_owes(void)
                         i == 0 ? QOS_GO : QOS_WAIT);
     }
     g_assert_cmpint(wake, ==, f.now + QOS_SECOND / 10);
-    qos_sched_release(f.sched, requests[2], f.now);
+    qos_sched_boost(f.sched, requests[2], f.now);
     g_assert_true(qos_sched_next(f.sched, f.now, &wake) == requests[2]);
     g_assert_true(requests[2]->owes);
     g_assert_null(qos_sched_next(f.sched, f.now, &wake));
@@ -636,7 +636,7 @@ static void let_wait(Fixture *f, QosRequest *waiting[WAITING])
 static void release_all(Fixture *f, QosRequest *waiting[WAITING])
 {
     for (guint i = 0; i < WAITING; i++)
-        qos_sched_release(f->sched, waiting[i], f->now);
+        qos_sched_boost(f->sched, waiting[i], f->now);
 }
 
 /* Takes all that may go; they must be those from `begin` on. How many. */
@@ -728,7 +728,7 @@ static void test_waits_count_however_they_end(void)
         g_assert_cmpint(enter(&f, requests[i]), ==, i == 0 ? QOS_GO : QOS_WAIT);
     }
     f.now += 50 * QOS_MILLISECOND;
-    qos_sched_release(f.sched, requests[3], f.now);
+    qos_sched_boost(f.sched, requests[3], f.now);
     g_assert_true(next(&f) == requests[3]);
     qos_sched_cancel(f.sched, requests[2], f.now);
     f.now += QOS_SECOND;

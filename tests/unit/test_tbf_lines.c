@@ -162,7 +162,7 @@ static void test_what_is_released_keeps_its_place(void)
         holders[i] = with_lock(&f, QOS_OP_SETATTR, 0);
         enter(&f, holders[i]);
     }
-    qos_sched_release(f.sched, holders[1], f.now);
+    qos_sched_boost(f.sched, holders[1], f.now);
     g_assert_cmpint(holders[1]->state, ==, QOS_REQUEST_QUEUED);
     for (guint i = 0; i < 3; i++) {
         QosRequest *expected = i == 0 ? first : holders[i - 1];
@@ -214,7 +214,7 @@ static void test_turns_are_of_time(void)
 /* A large read that has its turn takes the class no deeper into debt than a lock holder may. */
 static void test_no_turn_makes_the_debt_larger(void)
 {
-    QosRequest *reads[2], *toll;
+    QosRequest *reads[2], *payment;
     QosTime due;
     Fixture f;
     fixture_init(&f, &qos_policy_tbf, 8);
@@ -228,14 +228,14 @@ static void test_no_turn_makes_the_debt_larger(void)
         write = fill_debt(&f, QOS_OP_WRITE, 4096);
     }
     leave(&f, reads[1]);
-    toll = request_new(&f, "j", QOS_OP_GETATTR, 0);
-    toll->is_toll = TRUE;
-    toll->toll_opcode = QOS_OP_WRITE;
+    payment = request_new(&f, "j", QOS_OP_GETATTR, 0);
+    payment->is_at_pay_point = TRUE;
+    payment->pay_opcode = QOS_OP_WRITE;
     drop(&f, write);
-    g_assert_cmpint(qos_sched_enter(f.sched, toll, f.now, &due), ==, QOS_WAIT);
+    g_assert_cmpint(qos_sched_enter(f.sched, payment, f.now, &due), ==, QOS_WAIT);
     g_assert_cmpint(due - f.now, >, QOS_SECOND);
     g_assert_cmpint(due - f.now, <=, QOS_DEBT_MAX);
-    drop(&f, toll);
+    drop(&f, payment);
     fixture_clear(&f);
 }
 

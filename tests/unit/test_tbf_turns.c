@@ -50,8 +50,8 @@ static QosRequest *make(Bench *bench, const char *job, QosOpcode opcode, guint64
     request->lock = flags & LOCK ? 7 : 0;
     request->holds_lock = (flags & WANTED) != 0;
     request->writes_back = (flags & WRITES_BACK) != 0;
-    request->is_toll = (flags & TOLL) != 0;
-    request->toll_opcode = QOS_OP_CREATE;
+    request->is_at_pay_point = (flags & TOLL) != 0;
+    request->pay_opcode = QOS_OP_CREATE;
     return request;
 }
 

@@ -7,7 +7,7 @@
 
 static QosUser *user_of(Fixture *f, guint32 uid)
 {
-    return qos_account_user(qos_sched_account(f->sched), uid);
+    return qos_jobs_user(qos_sched_jobs(f->sched), uid);
 }
 
 static QosRequest *request_of(Fixture *f, QosUser *user, guint job, QosOpcode opcode)
@@ -59,7 +59,7 @@ static void check_hanging(const QosPolicyClass *policy, gboolean is_fair)
     }
     g_assert_cmpuint(inside.length, ==, MOST);
     g_assert_cmpuint(hog->use.running, ==, MOST);
-    g_assert_cmpuint(hog->held.length, ==, JOBS - MOST);
+    g_assert_cmpuint(hog->user_queue.length, ==, JOBS - MOST);
 
     for (guint i = 0; i < JOBS; i++) {
         QosUser *guest = i % 2 == 0 ? NULL : user_of(&f, 1002);
@@ -72,7 +72,7 @@ static void check_hanging(const QosPolicyClass *policy, gboolean is_fair)
 
     /* As the hog's requests end, its further ones go; some it gives up. */
     for (guint i = 0; i < 10; i++) {
-        QosRequest *held = hog->held.tail->data;
+        QosRequest *held = hog->user_queue.tail->data;
         qos_sched_cancel(f.sched, held, f.now);
         request_free(held);
     }
@@ -85,7 +85,7 @@ static void check_hanging(const QosPolicyClass *policy, gboolean is_fair)
     }
     g_assert_cmpuint(left, ==, JOBS - 10);
     qos_sched_state(f.sched, &state);
-    g_assert_cmpuint(state.running + state.held + hog->use.running, ==, 0);
+    g_assert_cmpuint(state.running + state.at_limit + hog->use.running, ==, 0);
     fixture_clear(&f);
 }
 
@@ -144,13 +144,13 @@ static void test_passing_is_bounded(void)
     fixture_init(&f, &qos_policy_tbf, 1);
     QosUser *hog = user_of(&f, 1001), *guest = user_of(&f, 1002);
     for (guint i = 0; i < JOBS; i++) {
-        for (guint k = 0; k < QOS_PASSING_MAX; k++) {
+        for (guint k = 0; k < QOS_OVER_LIMIT_MAX; k++) {
             QosRequest *close = request_of(&f, hog, i, QOS_OP_CLOSE);
             if (enter_close(&f, close) == QOS_GO)
                 g_queue_push_tail(&inside, close);
         }
     }
-    g_assert_cmpuint(hog->use.passing, ==, QOS_PASSING_USER);
+    g_assert_cmpuint(hog->use.over_limit, ==, QOS_OVER_LIMIT_USER);
     QosRequest *other = request_of(&f, guest, JOBS, QOS_OP_CLOSE);
     g_assert_cmpint(enter_close(&f, other), ==, QOS_GO);
     leave(&f, other);
@@ -159,23 +159,23 @@ static void test_passing_is_bounded(void)
         leave(&f, done);
         let_go(&f, &inside);
     }
-    g_assert_cmpuint(left, ==, JOBS * QOS_PASSING_MAX);
-    g_assert_cmpuint(hog->use.passing + hog->use.running + hog->held.length, ==, 0);
+    g_assert_cmpuint(left, ==, JOBS * QOS_OVER_LIMIT_MAX);
+    g_assert_cmpuint(hog->use.over_limit + hog->use.running + hog->user_queue.length, ==, 0);
     fixture_clear(&f);
 }
 
 /* Keeps a request of `user` that has to wait, or takes it back: FALSE. */
-static gboolean keeps(Fixture *f, GQueue *waiting, QosUser *user, guint job, QosKeep refusal)
+static gboolean keeps(Fixture *f, GQueue *waiting, QosUser *user, guint job, QosParkPlace refusal)
 {
     QosRequest *request = request_of(f, user, job, QOS_OP_READ);
 
     g_assert_cmpint(enter(f, request), ==, QOS_WAIT);
-    QosKeep keep = qos_sched_keep(f->sched, request, TRUE);
-    if (keep == QOS_KEEP_IN_MEMORY) {
+    QosParkPlace place = qos_sched_park_place(f->sched, request, TRUE);
+    if (place == QOS_PARK_IN_MEMORY) {
         g_queue_push_tail(waiting, request);
         return TRUE;
     }
-    g_assert_cmpint(keep, ==, refusal);
+    g_assert_cmpint(place, ==, refusal);
     qos_sched_cancel(f->sched, request, f->now);
     request_free(request);
     return FALSE;
@@ -183,7 +183,7 @@ static gboolean keeps(Fixture *f, GQueue *waiting, QosUser *user, guint job, Qos
 
 /* The hog's jobs wait, as many as there is room for. Another user's wait too, and are not refused.
  */
-static void check_room(Fixture *f, guint most, guint all, QosKeep refusal)
+static void check_room(Fixture *f, guint most, guint all, QosParkPlace refusal)
 {
     GQueue waiting = G_QUEUE_INIT;
     QosUser *hog = user_of(f, 1001), *guest = user_of(f, 1002);
@@ -215,7 +215,7 @@ static void test_memory_is_bounded(void)
     fixture_init(&f, &qos_policy_tbf, 1);
     qos_sched_set_parked_max(f.sched, 64 << 10);
     qos_sched_set_request_memory(f.sched, 1 << 10);
-    check_room(&f, 60, 64, QOS_KEEP_NOWHERE);
+    check_room(&f, 60, 64, QOS_PARK_NOWHERE);
 }
 
 static void test_the_background_is_bounded(void)
@@ -224,42 +224,42 @@ static void test_the_background_is_bounded(void)
 
     fixture_init(&f, &qos_policy_tbf, 1);
     qos_sched_set_background_room(f.sched, 74); /* of which 65 may wait */
-    check_room(&f, 61, 65, QOS_KEEP_TOO_MANY);
+    check_room(&f, 61, 65, QOS_PARK_TOO_MANY);
 }
 
 /* JobIDs cost nothing: beyond so many all further ones are one job. */
 static void test_jobs_are_bounded(void)
 {
-    QosAccount account;
-    qos_account_init(&account, QOS_SECOND);
-    QosUser *user = qos_account_user(&account, 1001);
-    g_assert_true(user == qos_account_user(&account, 1001));
-    QosJob *first = qos_account_job_for(&account, user, "0", 0);
+    QosJobs registry;
+    qos_jobs_init(&registry, QOS_SECOND);
+    QosUser *user = qos_jobs_user(&registry, 1001);
+    g_assert_true(user == qos_jobs_user(&registry, 1001));
+    QosJob *first = qos_jobs_job_for(&registry, user, "0", 0);
     for (guint i = 1; i < QOS_USER_JOBS_MAX + 100; i++) {
         g_autofree char *id = g_strdup_printf("%u", i + 1000000);
-        QosJob *job = qos_account_job_for(&account, user, id, 0);
+        QosJob *job = qos_jobs_job_for(&registry, user, id, 0);
         g_assert_cmpstr(job->id, ==, i < QOS_USER_JOBS_MAX ? id : "1001");
         qos_job_unref(job);
     }
-    g_assert_cmpuint(g_hash_table_size(account.jobs), ==, QOS_USER_JOBS_MAX + 1);
+    g_assert_cmpuint(g_hash_table_size(registry.by_id), ==, QOS_USER_JOBS_MAX + 1);
 
     /* What is there is found, and others' jobs are made. */
-    QosJob *found = qos_account_job_for(&account, user, "0", 0);
+    QosJob *found = qos_jobs_job_for(&registry, user, "0", 0);
     g_assert_true(found == first);
     qos_job_unref(found);
-    QosJob *other = qos_account_job_for(&account, qos_account_user(&account, 1002), "other", 0);
+    QosJob *other = qos_jobs_job_for(&registry, qos_jobs_user(&registry, 1002), "other", 0);
     g_assert_cmpstr(other->id, ==, "other");
     qos_job_unref(other);
-    qos_job_unref(qos_account_job_for(&account, NULL, "root's", 0));
+    qos_job_unref(qos_jobs_job_for(&registry, NULL, "root's", 0));
 
     /* Those that end make room. */
-    qos_account_expire(&account, 2 * QOS_SECOND);
+    qos_jobs_expire(&registry, 2 * QOS_SECOND);
     g_assert_cmpuint(user->jobs, ==, 1);
-    QosJob *later = qos_account_job_for(&account, user, "later", 0);
+    QosJob *later = qos_jobs_job_for(&registry, user, "later", 0);
     g_assert_cmpstr(later->id, ==, "later");
     qos_job_unref(later);
     qos_job_unref(first);
-    qos_account_clear(&account);
+    qos_jobs_clear(&registry);
 }
 
 /* Random users, jobs, hangs and ends: nothing is lost, and no user has more than its limit. */
@@ -289,7 +289,7 @@ static void check_soak(guint32 seed)
             qos_sched_cancel(f.sched, request, f.now);
             request_free(request);
         } else if (kind == 5 && waiting.length > 0) {
-            qos_sched_release(f.sched, waiting.head->data, f.now);
+            qos_sched_boost(f.sched, waiting.head->data, f.now);
         } else if (kind > 5 && inside.length > 0 && (step >= STEPS || step % 3 == 0)) {
             leave(&f, g_queue_pop_nth(&inside,
                                       (guint)g_rand_int_range(random, 0, (gint32)inside.length)));
@@ -302,7 +302,7 @@ static void check_soak(guint32 seed)
             g_assert_cmpuint(user_of(&f, 1000 + user)->use.running, <=, MOST);
     }
     qos_sched_state(f.sched, &state);
-    g_assert_cmpuint(state.running + state.passing + state.held, ==, 0);
+    g_assert_cmpuint(state.running + state.over_limit + state.at_limit, ==, 0);
     fixture_clear(&f);
 }
 

@@ -9,4 +9,4 @@
 /* Replies with what the operation has brought, or with `error` (0 or -errno). Does nothing where it
  * was answered before. With no lock held: the reply may bring the next request before it returns.
  */
-void qos_op_answer(QosOp *op, int error);
+void qos_op_reply(QosOp *op, int error);

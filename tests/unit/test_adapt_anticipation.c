@@ -1,6 +1,6 @@
 /*
- * Shares of jobs of one or two processes (fs/adapt_hold.h), in the simulator. Exact: a run repeats
- * to the byte.
+ * Shares of jobs of one or two processes (fs/adapt_anticipation.h), in the simulator. Exact: a run
+ * repeats to the byte.
  */
 #include "scenarios.h"
 #include "sim/experiment.h"
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-        g_autofree char *path = g_strconcat("/adapt-hold/", cases[i].name, NULL);
+        g_autofree char *path = g_strconcat("/adapt-anticipation/", cases[i].name, NULL);
         g_test_add_data_func(path, &cases[i], test_case);
     }
     return g_test_run();

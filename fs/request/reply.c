@@ -1,7 +1,7 @@
 /*
- * The answer to an operation. fs/request/answer.h has the contract.
+ * The answer to an operation. fs/request/reply.h has the contract.
  */
-#include "fs/request/answer.h"
+#include "fs/request/reply.h"
 
 #include <errno.h>
 
@@ -85,18 +85,18 @@ static void explain_shortage(const QosOp *op, int error)
                        g_strerror(-error));
 }
 
-void qos_op_answer(QosOp *op, int error)
+void qos_op_reply(QosOp *op, int error)
 {
-    if (op->is_answered)
+    if (op->is_replied)
         return;
-    op->is_answered = TRUE;
+    op->is_replied = TRUE;
     if (error == -ENFILE || error == -EMFILE)
         explain_shortage(op, error);
     if (error != 0) {
         fuse_reply_err(op->fuse, told_error(-error));
         return;
     }
-    if (op->reply.handle != NULL)
-        op->reply.info.fh = (uintptr_t)op->reply.handle;
+    if (op->reply.open_file != NULL)
+        op->reply.info.fh = (uintptr_t)op->reply.open_file;
     send_reply(op);
 }
