@@ -44,6 +44,11 @@ def check_table(command, count, cells):
     assert len(rows) == count and all(figure > 0 for row in rows for figure in row), done.stdout
 
 
+def test_two_builds_are_compared():
+    check_table([REPOSITORY / "bench/compare", "--quick", "--build", BUILD, "--before", BUILD, "--rounds", "1", "--data", "64", "--only", "stat, cold"],
+                1, slice(2, 4))
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.skipif(name == "io_uring" and not RING_SWITCH.exists(),
                                                                               reason="this kernel has no FUSE over io_uring"))
                                   for name in BENCHES])
