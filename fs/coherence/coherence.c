@@ -17,7 +17,7 @@
 typedef enum { NOTHING, READS, CHANGES } Need;
 
 typedef struct {
-    Need node, other; /* of op->node and op->other_node */
+    Need node, other; /* of op->target.node and op->target.other_node */
 } Needs;
 
 /* Operations that are not in this table change nothing, and the kernel keeps nothing of their
@@ -40,7 +40,7 @@ static const Needs needs_of_opcode[QOS_OP_COUNT] = {
  * server. */
 static gboolean asks_of_root(const QosOp *op)
 {
-    return op->entry.request.opcode == QOS_OP_GETATTR && op->node == FUSE_ROOT_ID;
+    return op->entry.request.opcode == QOS_OP_GETATTR && op->target.node == FUSE_ROOT_ID;
 }
 
 static Needs needs_of(const QosOp *op)
@@ -85,13 +85,14 @@ static void add_nodes(QosOp *op, Needs needs)
     guint64 number;
     gboolean may_cache;
 
-    if (needs.node != NOTHING && op->node != 0 && find_number(op, op->node, &number, &may_cache)) {
+    if (needs.node != NOTHING && op->target.node != 0 &&
+        find_number(op, op->target.node, &number, &may_cache)) {
         op->coherence.node_number = number;
         op->coherence.caches_node = may_cache != FALSE;
         add(op, number, may_cache, needs.node);
     }
-    if (needs.other != NOTHING && op->other_node != 0 &&
-        find_number(op, op->other_node, &number, &may_cache))
+    if (needs.other != NOTHING && op->target.other_node != 0 &&
+        find_number(op, op->target.other_node, &number, &may_cache))
         add(op, number, may_cache, needs.other);
 }
 
@@ -130,9 +131,9 @@ static void enter(QosOp *op)
         qos_open_file_note_use(op->open_file);
     if (!qos_op_locks_pages(op))
         return;
-    op->replies_first = TRUE;
+    op->coherence.replies_first = TRUE;
     qos_stale_pages_begin(op, op->fs->coherence->pages);
-    if (request->fills_cache && is_dropping(op->fs, op->node))
+    if (request->fills_cache && is_dropping(op->fs, op->target.node))
         request->holds_lock = TRUE;
 }
 
@@ -142,7 +143,7 @@ static gboolean begin_credits(QosOp *op)
     const QosCoherence *coherence = op->fs->coherence;
     const Needs needs = needs_of(op);
 
-    qos_invalidator_confirm(coherence->invalidator, op->node);
+    qos_invalidator_confirm(coherence->invalidator, op->target.node);
     if (!needs_credits(op, needs))
         return FALSE;
     op->coherence.names_epoch = qos_namecache_epoch(coherence->names);
@@ -163,13 +164,13 @@ static gboolean is_made(const QosOp *op)
  * pages of its file are being dropped, a READ takes the credit only if it is here. */
 static gboolean may_wait(const QosOp *op)
 {
-    return !op->entry.request.fills_cache || !is_dropping(op->fs, op->node);
+    return !op->entry.request.fills_cache || !is_dropping(op->fs, op->target.node);
 }
 
 /* A GETATTR that waits for pages to be dropped: it ends with -EINTR. */
 static gboolean withdraw_from_pages(QosOp *op)
 {
-    if (!qos_pages_withdraw(op->fs->coherence->pages, op->node, &op->entry))
+    if (!qos_pages_withdraw(op->fs->coherence->pages, op->target.node, &op->entry))
         return FALSE;
     qos_op_credits_fail(op->coherence.credits, -EINTR);
     qos_gate_resume(op->fs->gate, &op->entry);
@@ -193,7 +194,8 @@ static gboolean serve(QosOp *op)
         /* The thread that drops them may wait for other requests, which may wait for our credit. */
         qos_op_credits_put(op->coherence.credits);
         qos_op_pause(op, withdraw_from_pages);
-        if (qos_pages_await(coherence->pages, op->node, fuse_req_ctx(op->fuse)->pid, &op->entry))
+        if (qos_pages_await(coherence->pages, op->target.node, fuse_req_ctx(op->fuse)->pid,
+                            &op->entry))
             return FALSE;
         return serve(op);
     }
@@ -211,7 +213,7 @@ static gboolean settle(QosOp *op)
                                qos_op_credits_stayed_whole(op->coherence.credits));
     if (op->entry.request.opcode == QOS_OP_READDIR &&
         !qos_op_credits_stayed_whole(op->coherence.credits))
-        qos_readdirplus_note_overdue(op->fs->coherence->readdirplus, op->node);
+        qos_readdirplus_note_overdue(op->fs->coherence->readdirplus, op->target.node);
     return qos_op_credits_settle(op);
 }
 
@@ -237,7 +239,7 @@ static void end_early(QosOp *op, gboolean is_made)
     if (is_made && qos_op_locks_pages(op))
         qos_stale_pages_settle(op, op->fs->coherence->pages, is_covered);
     if (is_made) /* attributes alone: the kernel waits for no page, nor for a lock */
-        fuse_lowlevel_notify_inval_inode(op->fs->session, op->node, -1, 0);
+        fuse_lowlevel_notify_inval_inode(op->fs->session, op->target.node, -1, 0);
     if (is_made && (!is_covered || qos_op_credits_is_awaited(op)))
         qos_op_credits_settle_later(op->coherence.credits);
     else
@@ -251,7 +253,7 @@ static int call(QosOp *op)
 
     if (credits == NULL || error != 0)
         return error;
-    if (op->entry.request.opcode == QOS_OP_READDIR && op->node != 0)
+    if (op->entry.request.opcode == QOS_OP_READDIR && op->target.node != 0)
         op->coherence.keeps_list = qos_coherence_begin_list(op);
     qos_coherence_drop_names(op); /* of a call that was refused */
     qos_op_credits_changed_nothing(credits);

@@ -15,10 +15,10 @@
 /* How an operation uses its names. */
 typedef enum {
     NO_NAMES,
-    LOOKS_UP, /* op->name */
-    MAKES,    /* op->name */
-    REMOVES,  /* op->name */
-    MOVES,    /* op->name, to op->other_name */
+    LOOKS_UP, /* op->target.name */
+    MAKES,    /* op->target.name */
+    REMOVES,  /* op->target.name */
+    MOVES,    /* op->target.name, to op->target.other_name */
 } Use;
 
 static Use use_of(const QosOp *op)
@@ -125,12 +125,13 @@ static int begin_moving(QosOp *op, QosNameLook *looks)
 {
     guint64 folder = 0;
     gboolean may_cache;
-    const int error = begin_taking(op, op->node, op->coherence.node_number, op->name, &looks[0]);
+    const int error =
+        begin_taking(op, op->target.node, op->coherence.node_number, op->target.name, &looks[0]);
 
     if (error != 0)
         return error;
-    qos_inodes_number(op->fs->inodes, op->other_node, &folder, &may_cache);
-    return begin_taking(op, op->other_node, folder, op->other_name, &looks[1]);
+    qos_inodes_number(op->fs->inodes, op->target.other_node, &folder, &may_cache);
+    return begin_taking(op, op->target.other_node, folder, op->target.other_name, &looks[1]);
 }
 
 void qos_coherence_drop_names(QosOp *op)
@@ -148,13 +149,13 @@ int qos_coherence_begin_names(QosOp *op)
 
     switch (use_of(op)) {
     case LOOKS_UP:
-        begin_look(op, folder, op->name, FALSE, &looks[0]);
+        begin_look(op, folder, op->target.name, FALSE, &looks[0]);
         break;
     case MAKES:
-        begin_look(op, folder, op->name, TRUE, &looks[0]);
+        begin_look(op, folder, op->target.name, TRUE, &looks[0]);
         break;
     case REMOVES:
-        return begin_taking(op, op->node, folder, op->name, &looks[0]);
+        return begin_taking(op, op->target.node, folder, op->target.name, &looks[0]);
     case MOVES:
         return begin_moving(op, looks);
     case NO_NAMES:
@@ -166,23 +167,23 @@ int qos_coherence_begin_names(QosOp *op)
 /* That there is none may be the reply. */
 static int error_of_look(const QosOp *op)
 {
-    return op->result == 0 && op->reply.entry.ino == 0 ? -ENOENT : op->result;
+    return op->progress.result == 0 && op->reply.entry.ino == 0 ? -ENOENT : op->progress.result;
 }
 
 void qos_coherence_end_names(QosOp *op)
 {
     QosNameLook *looks = qos_op_credits_looks(op->coherence.credits);
-    const gboolean has_moved = op->result == 0 && op->moves_name;
+    const gboolean has_moved = op->progress.result == 0 && op->target.moves_name;
 
     switch (use_of(op)) {
     case LOOKS_UP:
         end_found(op, &looks[0], error_of_look(op), &op->reply.entry.attr);
         break;
     case MAKES:
-        end_found(op, &looks[0], op->result, &op->reply.entry.attr);
+        end_found(op, &looks[0], op->progress.result, &op->reply.entry.attr);
         break;
     case REMOVES:
-        end_look(op, &looks[0], op->result == 0 ? QOS_NAME_NONE : QOS_NAME_UNKNOWN);
+        end_look(op, &looks[0], op->progress.result == 0 ? QOS_NAME_NONE : QOS_NAME_UNKNOWN);
         break;
     case MOVES: /* where both are the same file, the old name stays */
         end_look(op, &looks[0], QOS_NAME_UNKNOWN);

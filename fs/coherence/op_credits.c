@@ -401,7 +401,7 @@ static gboolean may_have_grown(const QosOp *op)
 
     switch (op->entry.request.opcode) {
     case QOS_OP_WRITE:
-        return fstat(op->open_file->fd, &stat) != 0 || stat.st_size <= op->end;
+        return fstat(op->open_file->fd, &stat) != 0 || stat.st_size <= op->target.end;
     case QOS_OP_SETATTR:
     case QOS_OP_FALLOCATE:
     case QOS_OP_COPY:

@@ -113,7 +113,7 @@ static gboolean may_tell(const QosOp *op, const QosInodeRef *file, const struct 
     const QosOpcode opcode = op->entry.request.opcode;
 
     if (opcode == QOS_OP_SETATTR) { /* the kernel takes these without a drop */
-        qos_inode_ref_note_told(file, stat->st_mtim, stat->st_size, op->asked);
+        qos_inode_ref_note_told(file, stat->st_mtim, stat->st_size, op->progress.asked);
         return TRUE;
     }
     if (op->fs->coherence != NULL && !covers(op, file)) {
@@ -121,7 +121,7 @@ static gboolean may_tell(const QosOp *op, const QosInodeRef *file, const struct 
             return FALSE;
         qos_inode_ref_note_foreign(file);
     }
-    return qos_inode_ref_may_tell(file, stat->st_mtim, stat->st_size, op->asked);
+    return qos_inode_ref_may_tell(file, stat->st_mtim, stat->st_size, op->progress.asked);
 }
 
 /* Whether the kernel may remember these attributes, at which run() has looked: it drops the file's
@@ -140,7 +140,7 @@ static void judge(const QosOp *op, QosTold *told)
     if (file == NULL)
         return;
     const gboolean is_taken = op->entry.request.opcode == QOS_OP_SETATTR;
-    if (qos_inode_ref_note_rights(file, stat, is_taken, op->asked) &
+    if (qos_inode_ref_note_rights(file, stat, is_taken, op->progress.asked) &
         !may_tell(op, file, stat)) /* both */
         withhold(op, told);
 }
@@ -188,7 +188,8 @@ gboolean qos_coherence_begin_list(QosOp *op)
     /* A thread in another pid namespace cannot be told from others. */
     if (reader == 0 || covered_entry_timeout(op) == 0)
         return FALSE;
-    qos_readdirplus_note_sent(op->fs->coherence->readdirplus, reader, op->open_file, op->node);
+    qos_readdirplus_note_sent(op->fs->coherence->readdirplus, reader, op->open_file,
+                              op->target.node);
     g_atomic_int_set(&op->open_file->reader, reader);
     return TRUE;
 }

@@ -17,7 +17,7 @@ static gint generation(const QosFs *fs)
 /* For a WRITE past the page cache none is. */
 static gboolean has_locked(const QosOp *op)
 {
-    return op->writes != QOS_WRITE_DIRECT;
+    return op->target.writes != QOS_WRITE_DIRECT;
 }
 
 /* A WRITE through the page cache may have locked a page that it does not cover whole, and the rest
@@ -30,21 +30,21 @@ void qos_stale_pages_begin(const QosOp *op, QosPages *pages)
     qos_inode_ref_fill(&op->open_file->file, 1);
     qos_inode_ref_note_fill(&op->open_file->file, generation(op->fs),
                             op->entry.request.fills_cache);
-    if (op->writes != QOS_WRITE_THROUGH)
-        qos_pages_note_locked(pages, op->node, op, op->start, op->end);
+    if (op->target.writes != QOS_WRITE_THROUGH)
+        qos_pages_note_locked(pages, op->target.node, op, op->target.start, op->target.end);
 }
 
 gboolean qos_stale_pages_may_follow(const QosOp *op)
 {
-    return op->writes == QOS_WRITE_DIRECT && qos_inode_ref_has_pages(&op->open_file->file);
+    return op->target.writes == QOS_WRITE_DIRECT && qos_inode_ref_has_pages(&op->open_file->file);
 }
 
 static void drop_all(const QosOp *op, QosPages *pages)
 {
     if (op->entry.request.opcode == QOS_OP_READ)
-        qos_pages_drop_read(pages, op->node, fuse_req_ctx(op->fuse)->pid);
+        qos_pages_drop_read(pages, op->target.node, fuse_req_ctx(op->fuse)->pid);
     else
-        qos_pages_drop(pages, op->node);
+        qos_pages_drop(pages, op->target.node);
 }
 
 /* From now on a request for the attributes waits until this request is answered. */
@@ -59,12 +59,12 @@ void qos_stale_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered
  * before the WRITE was made. */
 static gboolean are_left_by_write(const QosOp *op)
 {
-    switch (op->writes) {
+    switch (op->target.writes) {
     case QOS_WRITE_THROUGH:
         return qos_inode_ref_end_write(&op->open_file->file);
     case QOS_WRITE_DIRECT:
         return qos_stale_pages_may_follow(op) &&
-               qos_inode_ref_has_read_since(&op->open_file->file, op->reads_before);
+               qos_inode_ref_has_read_since(&op->open_file->file, op->target.reads_before);
     case QOS_WRITE_BACK:
     case QOS_WRITE_NONE:
         break;
@@ -81,7 +81,7 @@ static void drop_written(const QosOp *op, QosPages *pages)
 
     if (has_locked(op))
         qos_inode_ref_fill(file, -1);
-    qos_pages_drop_range(pages, op->node, op->start, op->end);
+    qos_pages_drop_range(pages, op->target.node, op->target.start, op->target.end);
     qos_pages_await_told(pages);
     if (has_locked(op))
         qos_inode_ref_fill(file, 1);
@@ -98,7 +98,7 @@ void qos_stale_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covere
 void qos_stale_pages_leave(const QosOp *op, QosPages *pages)
 {
     if (has_locked(op))
-        qos_pages_end_locked(pages, op->node, &op->open_file->file, op);
+        qos_pages_end_locked(pages, op->target.node, &op->open_file->file, op);
 }
 
 gboolean qos_stale_pages_are_there(const QosFs *fs, QosPages *pages, fuse_ino_t ino,
@@ -114,8 +114,8 @@ gboolean qos_stale_pages_hold(QosOp *op, QosPages *pages)
     const gint now = generation(op->fs);
 
     if (op->coherence.awaited_generation == now ||
-        !qos_stale_pages_are_there(op->fs, pages, op->node,
-                                   qos_inodes_filled_generation(op->fs->inodes, op->node)))
+        !qos_stale_pages_are_there(op->fs, pages, op->target.node,
+                                   qos_inodes_filled_generation(op->fs->inodes, op->target.node)))
         return FALSE;
     op->coherence.awaited_generation = now;
     return TRUE;

@@ -34,7 +34,8 @@ void qos_stale_pages_begin(const QosOp *op, QosPages *pages);
 /* TRUE if pages are going to be dropped behind a WRITE, however early it is made. For that all
  * waiting requests on the file are boosted, and the WRITE itself must not be. */
 gboolean qos_stale_pages_may_follow(const QosOp *op);
-/* With `is_covered` the operation has a credit on op->node; to settle, had it all the time. */
+/* With `is_covered` the operation has a credit on op->target.node; to settle, had it all the time.
+ */
 void qos_stale_pages_enter(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_stale_pages_settle(const QosOp *op, QosPages *pages, gboolean is_covered);
 void qos_stale_pages_leave(const QosOp *op, QosPages *pages);

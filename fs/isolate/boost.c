@@ -73,11 +73,11 @@ gboolean qos_boost_is_wanted(const QosOp *op)
     const QosFs *fs = op->fs;
     const QosJob *job = op->entry.request.job;
 
-    if (has_come(fs->boosts, op->locks, job))
+    if (has_come(fs->boosts, op->target.locks, job))
         return TRUE;
-    if (op->locked_file != NULL)
-        return qos_file_jobs_are_several(op->locked_file);
-    return qos_open_jobs_has_others(fs->open_jobs, op->locks, job);
+    if (op->target.locked_file != NULL)
+        return qos_file_jobs_are_several(op->target.locked_file);
+    return qos_open_jobs_has_others(fs->open_jobs, op->target.locks, job);
 }
 
 void qos_boost_parked(QosFs *fs, fuse_ino_t ino, const QosJob *job)

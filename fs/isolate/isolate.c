@@ -32,9 +32,9 @@ static QosPayPointState meet_pay_point(const QosOp *op, QosOpcode *ret_opcode)
 {
     const QosJob *job = op->entry.request.job;
     const QosPayPointState state = qos_pay_points_meet(
-        op->fs->pay_points, op->node, job, thread_of(op), op->caller->start, ret_opcode);
+        op->fs->pay_points, op->target.node, job, thread_of(op), op->caller->start, ret_opcode);
     const gboolean is_lone = state == QOS_PAY_POINT_DUE && *ret_opcode == QOS_OP_READ &&
-                             !qos_open_jobs_has_others(op->fs->open_jobs, op->node, job);
+                             !qos_open_jobs_has_others(op->fs->open_jobs, op->target.node, job);
 
     return is_lone ? QOS_PAY_POINT_FOREIGN : state;
 }
@@ -82,12 +82,12 @@ static void note_lock(QosOp *op)
 {
     QosRequest *request = &op->entry.request;
 
-    if (op->locks == 0)
+    if (op->target.locks == 0)
         return;
     op->isolation.locks_directory =
-        op->locks_directory ||
-        (op->locked_file == NULL && qos_inodes_is_directory(op->fs->inodes, op->locks));
-    request->lock = op->locks;
+        op->target.locks_directory || (op->target.locked_file == NULL &&
+                                       qos_inodes_is_directory(op->fs->inodes, op->target.locks));
+    request->lock = op->target.locks;
     request->holds_lock |= op->isolation.locks_directory || qos_boost_is_wanted(op);
     if (request->fills_cache ||
         (op->isolation.locks_directory &&
@@ -97,9 +97,9 @@ static void note_lock(QosOp *op)
 
 static void enter(QosOp *op)
 {
-    if (op->may_be_unasked && op->entry.request.opcode == QOS_OP_GETATTR)
+    if (op->target.may_be_unasked && op->entry.request.opcode == QOS_OP_GETATTR)
         find_cost_of_attributes(op);
-    else if (op->may_be_unasked)
+    else if (op->target.may_be_unasked)
         find_cost_of_xattr(op);
     note_lock(op);
 }
@@ -111,7 +111,7 @@ static int call(QosOp *op)
     const QosRequest *request = &op->entry.request;
 
     if (request->is_at_pay_point)
-        qos_pay_points_pay(op->fs->pay_points, op->node, request->job, request->pay_opcode,
+        qos_pay_points_pay(op->fs->pay_points, op->target.node, request->job, request->pay_opcode,
                            thread_of(op), request->prepays ? request->pay_opcode : QOS_OP_COUNT);
     return 0;
 }
@@ -133,7 +133,7 @@ static void called(QosOp *op)
     const QosRequest *request = &op->entry.request;
 
     if (makes_pay_point(op))
-        qos_pay_points_raise(op->fs->pay_points, op->locks, request->job, request->opcode,
+        qos_pay_points_raise(op->fs->pay_points, op->target.locks, request->job, request->opcode,
                              thread_of(op));
 }
 

@@ -36,7 +36,7 @@ static AttrOp *attr_op_new(fuse_req_t request, fuse_ino_t ino, QosOpcode opcode,
 {
     AttrOp *attr = qos_op_new(request, sizeof(*attr), opcode, run);
 
-    attr->ino = attr->op.node = ino;
+    attr->ino = attr->op.target.node = ino;
     return attr;
 }
 
@@ -61,7 +61,7 @@ static int reply_attributes(QosOp *op, fuse_ino_t ino, const QosInodeRef *file, 
     mode_t stored;
     int error;
 
-    op->asked = qos_clock_now();
+    op->progress.asked = qos_clock_now();
     if (fstatat(fd, "", stat, AT_EMPTY_PATH) != 0)
         return -errno;
     stored = stat->st_mode;
@@ -104,7 +104,7 @@ void qosfs_op_getattr(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
     attr = attr_op_new(request, ino, QOS_OP_GETATTR, run_getattr);
     if (info != NULL)
         qos_op_use_open_file(&attr->op, info);
-    attr->op.may_be_unasked = TRUE;
+    attr->op.target.may_be_unasked = TRUE;
     qos_op_submit(&attr->op);
 }
 

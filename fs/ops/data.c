@@ -47,7 +47,7 @@ static DataOp *data_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
 {
     DataOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->op.node = ino;
+    op->op.target.node = ino;
     qos_op_use_open_file(&op->op, info);
     return op;
 }
@@ -61,7 +61,7 @@ static gboolean has_lost_locks(const QosOp *op)
 
 static gboolean keeps_pages(const QosOp *op)
 {
-    return qos_op_locks_pages(op) && op->writes != QOS_WRITE_DIRECT;
+    return qos_op_locks_pages(op) && op->target.writes != QOS_WRITE_DIRECT;
 }
 
 static void clear_data(QosOp *op)
@@ -69,7 +69,7 @@ static void clear_data(QosOp *op)
     DataOp *data = (DataOp *)op;
 
     if (keeps_pages(op))
-        qos_inode_ref_count_kept(&op->open_file->file, op->writes != QOS_WRITE_NONE, -1);
+        qos_inode_ref_count_kept(&op->open_file->file, op->target.writes != QOS_WRITE_NONE, -1);
     g_free(data->copy);
     qos_open_file_unref(data->to);
 }
@@ -88,15 +88,16 @@ static int run_read(QosOp *op)
     if (has_lost_locks(op))
         return -EIO;
     do {
-        length = pread(op->open_file->fd, buffer + op->moved, read_op->size - op->moved,
-                       read_op->offset + (off_t)op->moved);
+        length =
+            pread(op->open_file->fd, buffer + op->progress.moved,
+                  read_op->size - op->progress.moved, read_op->offset + (off_t)op->progress.moved);
         if (length < 0)
             return -errno;
-        op->moved += (guint64)length;
-    } while (op->entry.request.fills_cache && length > 0 && op->moved < read_op->size);
+        op->progress.moved += (guint64)length;
+    } while (op->entry.request.fills_cache && length > 0 && op->progress.moved < read_op->size);
     op->reply.kind = QOS_REPLY_DATA;
     op->reply.data.bytes = buffer;
-    op->reply.data.length = op->moved;
+    op->reply.data.length = op->progress.moved;
     return 0;
 }
 
@@ -113,9 +114,10 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     read_op->size = size;
     read_op->offset = offset;
     read_op->op.entry.request.bytes = size;
-    read_op->op.start = offset;
-    read_op->op.end = (gint64)size > G_MAXINT64 - offset ? G_MAXINT64 : offset + (gint64)size;
-    read_op->op.is_untold = TRUE;
+    read_op->op.target.start = offset;
+    read_op->op.target.end =
+        (gint64)size > G_MAXINT64 - offset ? G_MAXINT64 : offset + (gint64)size;
+    read_op->op.target.is_untold = TRUE;
     if (info->lock_owner == NO_OWNER) {
         read_op->op.entry.request.fills_cache = TRUE;
         read_op->op.entry.request.thread = (guint)fuse_req_ctx(request)->pid;
@@ -136,9 +138,11 @@ static void tell_of_pages(DataOp *write_op, gboolean is_write_back)
     gboolean is_direct =
         op->fs->config.cache == QOS_CACHE_NONE || (op->open_file->flags & O_DIRECT) != 0;
 
-    op->writes = is_write_back ? QOS_WRITE_BACK : is_direct ? QOS_WRITE_DIRECT : QOS_WRITE_THROUGH;
-    op->start = write_op->offset;
-    op->end = write_op->appends ? G_MAXINT64 : write_op->offset + (gint64)write_op->size;
+    op->target.writes = is_write_back ? QOS_WRITE_BACK
+                        : is_direct   ? QOS_WRITE_DIRECT
+                                      : QOS_WRITE_THROUGH;
+    op->target.start = write_op->offset;
+    op->target.end = write_op->appends ? G_MAXINT64 : write_op->offset + (gint64)write_op->size;
 }
 
 /* A write past the page cache that must be on the disk when it returns says so, and no FSYNC
@@ -147,7 +151,7 @@ static int sync_of_write(const DataOp *write_op, int flags)
 {
     int asked = flags & ~write_op->op.open_file->flags & O_SYNC;
 
-    if (write_op->op.writes != QOS_WRITE_DIRECT || asked == 0)
+    if (write_op->op.target.writes != QOS_WRITE_DIRECT || asked == 0)
         return 0;
     return asked == O_DSYNC ? RWF_DSYNC : RWF_SYNC;
 }
@@ -181,7 +185,7 @@ static ssize_t write_reopened(const DataOp *write_op, const struct iovec *data, 
 static ssize_t write_data(const DataOp *write_op)
 {
     const QosOpenFile *open_file = write_op->op.open_file;
-    size_t moved = write_op->op.moved;
+    size_t moved = write_op->op.progress.moved;
     struct iovec data = {(char *)write_op->data + moved, write_op->size - moved};
     off_t offset = write_op->offset + (off_t)moved;
     gboolean appends = (open_file->flags & O_APPEND) != 0;
@@ -206,7 +210,7 @@ static int write_all(QosOp *op)
     DataOp *write_op = (DataOp *)op;
     ssize_t length;
 
-    if (op->writes != QOS_WRITE_BACK && qos_op_keeps_suid(op, write_op->kills))
+    if (op->target.writes != QOS_WRITE_BACK && qos_op_keeps_suid(op, write_op->kills))
         qos_cred_give(QOS_CAPABILITY(CAP_FSETID));
     if (write_op->kills && qos_cred_keeps_suid()) {
         int error = qos_attr_kill_privileges(op->open_file->fd);
@@ -218,12 +222,13 @@ static int write_all(QosOp *op)
         length = write_data(write_op);
         if (length < 0)
             return -errno;
-        op->moved += (guint64)length;
-    } while (op->writes == QOS_WRITE_BACK && length > 0 && op->moved < write_op->size);
-    if (op->writes == QOS_WRITE_BACK && op->moved < write_op->size)
+        op->progress.moved += (guint64)length;
+    } while (op->target.writes == QOS_WRITE_BACK && length > 0 &&
+             op->progress.moved < write_op->size);
+    if (op->target.writes == QOS_WRITE_BACK && op->progress.moved < write_op->size)
         return -EIO;
     op->reply.kind = QOS_REPLY_WRITE;
-    op->reply.count = op->moved;
+    op->reply.count = op->progress.moved;
     return 0;
 }
 
@@ -268,7 +273,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     write_op->appends = (info->flags & O_APPEND) != 0 && !info->writepage;
     write_op->kills = info->kill_suidgid;
     tell_of_pages(write_op, info->writepage);
-    write_op->op.is_untold = write_op->op.writes == QOS_WRITE_DIRECT;
+    write_op->op.target.is_untold = write_op->op.target.writes == QOS_WRITE_DIRECT;
     write_op->sync = sync_of_write(write_op, info->flags);
     write_op->op.entry.request.writes_back = info->writepage;
     write_op->op.park = park_write;
@@ -277,7 +282,7 @@ void qosfs_op_write(fuse_req_t request, fuse_ino_t ino, const char *data, size_t
     if (keeps_pages(&write_op->op))
         qos_inode_ref_count_kept(&write_op->op.open_file->file, TRUE, 1);
     else
-        write_op->op.reads_before = qos_inode_ref_reads(&write_op->op.open_file->file);
+        write_op->op.target.reads_before = qos_inode_ref_reads(&write_op->op.open_file->file);
     qos_op_lock_file(&write_op->op, ino, write_op->op.open_file);
     qos_op_submit(&write_op->op);
 }
@@ -410,7 +415,7 @@ static int run_copy(QosOp *op)
         return error;
     if (length > 0 && !op->fs->config.no_atime) /* the kernel does not know that it was read */
         qos_privileges_forget_attributes(op, qos_inode_ref_id(&op->open_file->file));
-    op->moved = (guint64)length;
+    op->progress.moved = (guint64)length;
     op->reply.kind = QOS_REPLY_WRITE;
     op->reply.count = (size_t)length;
     return 0;

@@ -92,7 +92,7 @@ void qosfs_op_opendir(fuse_req_t request, fuse_ino_t ino, struct fuse_file_info 
         return;
     }
     open_op = qos_op_new(request, sizeof(*open_op), QOS_OP_OPENDIR, run_opendir);
-    open_op->ino = open_op->op.node = ino;
+    open_op->ino = open_op->op.target.node = ino;
     open_op->op.reply.info = *info;
     qos_ioctl_note_open(&open_op->op, ino, info);
     qos_op_submit(&open_op->op);
@@ -243,7 +243,7 @@ static void submit_readdir(fuse_req_t request, fuse_ino_t ino, size_t size, off_
     read_op->offset = offset;
     read_op->plus = plus;
     if (plus)
-        read_op->op.node = ino;
+        read_op->op.target.node = ino;
     qos_op_use_open_file(&read_op->op, info);
     qos_op_lock_directory(&read_op->op, ino);
     qos_op_submit(&read_op->op);

@@ -34,13 +34,13 @@ static void note_stale(QosOp *op)
 {
     QosInodes *inodes = op->fs->inodes;
 
-    if (op->result == -ENOENT && qos_inodes_is_file(inodes, op->node))
-        op->result = -ESTALE;
-    if (op->result != -ESTALE || op->looks_again)
+    if (op->progress.result == -ENOENT && qos_inodes_is_file(inodes, op->target.node))
+        op->progress.result = -ESTALE;
+    if (op->progress.result != -ESTALE || op->progress.looks_again)
         return;
-    qos_inodes_note_stale(inodes, op->node);
-    if (op->other_node != 0)
-        qos_inodes_note_stale(inodes, op->other_node);
+    qos_inodes_note_stale(inodes, op->target.node);
+    if (op->target.other_node != 0)
+        qos_inodes_note_stale(inodes, op->target.other_node);
 }
 
 static int try_store(QosOp *op)
@@ -70,9 +70,9 @@ static int call_store(QosOp *op)
 
 static void run(QosOp *op)
 {
-    op->asked = qos_clock_now();
-    op->result = call_store(op);
-    op->has_run = TRUE;
+    op->progress.asked = qos_clock_now();
+    op->progress.result = call_store(op);
+    op->progress.has_run = TRUE;
     note_stale(op);
     CALL_HOOKS(called, op);
 }
@@ -104,14 +104,14 @@ static gboolean serve(QosOp *op)
     if (!prepare(op))
         return FALSE;
     qos_op_end_wait(op);
-    if (!op->has_run)
+    if (!op->progress.has_run)
         run(op);
     return settle(op);
 }
 
 static void reply(QosOp *op)
 {
-    qos_op_reply(op, op->result);
+    qos_op_reply(op, op->progress.result);
     CALL_HOOKS(leave, op);
 }
 
@@ -122,15 +122,16 @@ static void reply(QosOp *op)
  * at the file while the kernel has its pages locked. FALSE: no request waits at the gate. */
 static gboolean finish(QosOp *op)
 {
-    gboolean replies_first = op->is_unawaited || op->replies_first;
+    gboolean replies_first = op->target.is_unawaited || op->coherence.replies_first;
     gboolean do_others_wait;
 
     if (replies_first)
         reply(op);
-    if (op->is_unawaited)
+    if (op->target.is_unawaited)
         qos_ring_flush(); /* the close may take long */
     qos_op_clear(op);
-    do_others_wait = qos_gate_leave(op->fs->gate, &op->entry, op->moved, -op->result);
+    do_others_wait =
+        qos_gate_leave(op->fs->gate, &op->entry, op->progress.moved, -op->progress.result);
     if (!replies_first) {
         if (!do_others_wait)
             qos_reading_comes_next();
@@ -217,13 +218,13 @@ static void set_caller(QosOp *op, QosCaller *caller)
 
 static int run_done(QosOp *op)
 {
-    return op->result;
+    return op->progress.result;
 }
 
 /* Only the result waits: what it brought is in the store. */
 static void run_early(QosOp *op)
 {
-    op->result = call_store(op);
+    op->progress.result = call_store(op);
     op->run = run_done;
     g_slist_free_full(g_steal_pointer(&op->strings), g_free);
     qos_gate_note_stored(op->fs->gate, &op->entry);
@@ -297,7 +298,7 @@ static void park(QosOp *op)
     const guint64 lock = request->holds_lock ? 0 : request->lock;
     QosParkPlace place;
 
-    if (op->is_unawaited)
+    if (op->target.is_unawaited)
         qos_op_reply(op, 0);
     place = find_park_place(op);
     if (place == QOS_PARK_NOWHERE || place == QOS_PARK_TOO_MANY) {
@@ -373,6 +374,6 @@ void qos_op_submit_urgent(QosOp *op)
 
 void qos_op_submit_release(QosOp *op)
 {
-    op->is_unawaited = TRUE;
+    op->target.is_unawaited = TRUE;
     qos_op_submit_urgent(op);
 }

@@ -61,7 +61,7 @@ static int admit_exec(QosOp *op, const QosOpenFile *open_file, guint known)
         return 0;
     switch (qos_inode_ref_refresh(&open_file->file, fuse_req_ctx(op->fuse)->pid, known)) {
     case QOS_REFRESH_BEGUN:
-        op->looks_again = TRUE;
+        op->progress.looks_again = TRUE;
         return -ESTALE;
     case QOS_REFRESH_VAIN:
         return -ETXTBSY;

@@ -79,7 +79,7 @@ static int run_ioctl(QosOp *op)
     if (result < 0)
         return -errno;
     if (command->writes) /* the time of change is another */
-        qos_privileges_forget_attributes(op, op->node);
+        qos_privileges_forget_attributes(op, op->target.node);
     op->reply.kind = QOS_REPLY_IOCTL;
     op->reply.ioctl.result = result;
     op->reply.ioctl.bytes = &ioctl_op->argument;
@@ -111,7 +111,7 @@ void qosfs_op_ioctl(fuse_req_t request, fuse_ino_t ino, unsigned int number,
         return;
     }
     ioctl_op = qos_op_new(request, sizeof(*ioctl_op), QOS_OP_IOCTL, run_ioctl);
-    ioctl_op->op.node = ino;
+    ioctl_op->op.target.node = ino;
     ioctl_op->command = command;
     ioctl_op->output_size = output_size;
     if (command->writes)

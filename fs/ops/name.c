@@ -33,10 +33,10 @@ static NameOp *name_op_new(fuse_req_t request, fuse_ino_t parent, const char *na
 {
     NameOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->parent = op->op.node = parent;
+    op->parent = op->op.target.node = parent;
     if (parent != 0)
         qos_op_lock_directory(&op->op, parent);
-    op->name = op->op.name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
+    op->name = op->op.target.name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
     return op;
 }
 
@@ -279,7 +279,7 @@ void qosfs_op_link(fuse_req_t request, fuse_ino_t ino, fuse_ino_t parent, const 
         return;
     }
     link = name_op_new(request, parent, name, QOS_OP_LINK, run_link);
-    link->other = link->op.other_node = ino;
+    link->other = link->op.target.other_node = ino;
     qos_op_submit(&link->op);
 }
 
@@ -356,10 +356,10 @@ void qosfs_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fu
     if (refuse(request, parent, name, EPERM) || refuse(request, new_parent, new_name, EPERM))
         return;
     move = name_op_new(request, parent, name, QOS_OP_RENAME, run_rename);
-    move->other = move->op.other_node = new_parent;
+    move->other = move->op.target.other_node = new_parent;
     move->text = qos_op_strdup(&move->op, new_name);
-    move->op.other_name = move->text;
-    move->op.moves_name = (flags & ~(unsigned)RENAME_NOREPLACE) == 0;
+    move->op.target.other_name = move->text;
+    move->op.target.moves_name = (flags & ~(unsigned)RENAME_NOREPLACE) == 0;
     move->flags = flags;
     qos_op_submit(&move->op);
 }

@@ -36,7 +36,7 @@ static OpenOp *open_op_new(fuse_req_t request, fuse_ino_t ino, struct fuse_file_
 {
     OpenOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->ino = op->op.node = ino;
+    op->ino = op->op.target.node = ino;
     op->op.reply.info = *info;
     return op;
 }
@@ -276,8 +276,8 @@ static int open_existing(int parent, const OpenOp *create)
 
     if (path_fd < 0)
         return -errno;
-    if (!create->op.is_from_elsewhere && fstat(path_fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
-        !may_be_trap(parent, &stat, create->op.caller->uid))
+    if (!create->op.progress.is_from_elsewhere && fstat(path_fd, &stat) == 0 &&
+        S_ISREG(stat.st_mode) && !may_be_trap(parent, &stat, create->op.caller->uid))
         fd = open_as_caller(path_fd, create->op.reply.info.flags);
     else
         fd = -ESTALE;
@@ -345,7 +345,7 @@ void qosfs_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mo
         return;
     }
     create = open_op_new(request, parent, info, QOS_OP_CREATE, run_create);
-    create->name = create->op.name = qos_op_strdup(&create->op, name);
+    create->name = create->op.target.name = qos_op_strdup(&create->op, name);
     qos_op_lock_directory(&create->op, parent);
     create->mode = mode;
     qos_op_submit(&create->op);

@@ -189,7 +189,7 @@ static void judge_victim(Judgement *judgement, int parent, const char *name)
     if (result != 0 || has_both(judgement->maps, &stat))
         return;
     judgement->usable &= ~OWNER;
-    if (S_ISDIR(stat.st_mode) && judgement->op->other_node != 0 &&
+    if (S_ISDIR(stat.st_mode) && judgement->op->target.other_node != 0 &&
         faccessat(parent, name, W_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) != 0)
         judgement->usable &= ~ACCESS;
 }
@@ -206,7 +206,7 @@ static void judge_node(Judgement *judgement, fuse_ino_t node, const char *name)
         judgement->usable = 0;
         return;
     }
-    if (is_one_of(op, BIT(QOS_OP_LINK)) && node == op->other_node) {
+    if (is_one_of(op, BIT(QOS_OP_LINK)) && node == op->target.other_node) {
         judge_linked(judgement, file.fd);
     } else if (is_one_of(op, CHANGES_NAME)) {
         judge_part(judgement, file.fd, W_OK | X_OK);
@@ -227,14 +227,15 @@ static guint64 usable_there(QosOp *op, pid_t tid, guint64 capabilities, gboolean
     g_auto(QosIdMaps) maps = {0};
     Judgement judgement = {.op = op, .maps = &maps, .usable = capabilities & OF_FILES};
 
-    if (judgement.usable == 0 || op->node == 0 || op->is_from_elsewhere || !is_one_of(op, JUDGED))
+    if (judgement.usable == 0 || op->target.node == 0 || op->progress.is_from_elsewhere ||
+        !is_one_of(op, JUDGED))
         return 0;
-    op->is_from_elsewhere = TRUE;
+    op->progress.is_from_elsewhere = TRUE;
     qos_proc_read_maps(tid, &maps);
     if (is_proxy && !qos_id_ranges_have_root(maps.uids, op->caller->uid))
         return 0;
-    judge_node(&judgement, op->node, op->name);
-    judge_node(&judgement, op->other_node, op->other_name);
+    judge_node(&judgement, op->target.node, op->target.name);
+    judge_node(&judgement, op->target.other_node, op->target.other_name);
     return judgement.usable;
 }
 

@@ -40,7 +40,7 @@ static XattrOp *xattr_op_new(fuse_req_t request, fuse_ino_t ino, const char *nam
 {
     XattrOp *op = qos_op_new(request, sizeof(*op), opcode, run);
 
-    op->ino = op->op.node = ino;
+    op->ino = op->op.target.node = ino;
     op->name = name == NULL ? NULL : qos_op_strdup(&op->op, name);
     return op;
 }
@@ -62,7 +62,7 @@ static int get_path(const QosOp *op, fuse_ino_t ino, QosInodeRef *file,
 static void tell_of_change(const QosOp *op, const char *name)
 {
     if (g_str_has_prefix(name, ACLS))
-        qos_privileges_forget_attributes(op, op->node);
+        qos_privileges_forget_attributes(op, op->target.node);
 }
 
 /* The kernel demands CAP_SYS_ADMIN for trusted names before it sends the request, and the store
@@ -169,7 +169,7 @@ void qosfs_op_getxattr(fuse_req_t request, fuse_ino_t ino, const char *name, siz
     xattr = xattr_op_new(request, ino, name, QOS_OP_GETXATTR, run_getxattr);
     xattr->size = size;
     if (g_strv_contains(asked_by_kernel, name)) {
-        xattr->op.may_be_unasked = TRUE;
+        xattr->op.target.may_be_unasked = TRUE;
         qos_op_lock_file(&xattr->op, ino, NULL);
     }
     qos_op_submit(&xattr->op);

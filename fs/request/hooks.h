@@ -65,7 +65,7 @@ typedef struct QosHooks {
     /* The thread has the caller's identity. Returns 0, or the -errno with which the operation is to
      * end without the call. Called once more if the store has refused and is called again. */
     int (*call)(QosOp *op);
-    /* op->result has come of it, also without a call. Once; it may wait for moments. */
+    /* op->progress.result has come of it, also without a call. Once; it may wait for moments. */
     void (*called)(QosOp *op);
     /* FALSE: it waits, and its reply stays as it is. */
     gboolean (*settle)(QosOp *op);

@@ -155,7 +155,7 @@ void qos_interrupts_watch(QosInterrupts *interrupts, QosOp *op, gboolean (*withd
 {
     qos_mutex_lock(&interrupts->lock);
     op->wait.withdraw = withdraw;
-    if (op->is_untold)
+    if (op->target.is_untold)
         add_untold_locked(interrupts, op);
     if (interrupts->may_be_lost)
         add_new_locked(interrupts, op);

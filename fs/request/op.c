@@ -56,7 +56,7 @@ int qos_op_new_open_file(QosOp *op, QosOpenFile **ret_open_file)
 {
     int error = qos_open_file_new(op->fs->open_files, op->caller, ret_open_file);
 
-    op->is_refused = error != 0;
+    op->progress.is_refused = error != 0;
     return error;
 }
 
@@ -67,14 +67,14 @@ void qos_op_use_open_file(QosOp *op, const struct fuse_file_info *info)
 
 void qos_op_lock_file(QosOp *op, fuse_ino_t ino, const QosOpenFile *open_file)
 {
-    op->locks = ino;
-    op->locked_file = open_file != NULL ? open_file->file_jobs : NULL;
+    op->target.locks = ino;
+    op->target.locked_file = open_file != NULL ? open_file->file_jobs : NULL;
 }
 
 void qos_op_lock_directory(QosOp *op, fuse_ino_t ino)
 {
-    op->locks = ino;
-    op->locks_directory = TRUE;
+    op->target.locks = ino;
+    op->target.locks_directory = TRUE;
 }
 
 gboolean qos_op_keeps_suid(const QosOp *op, gboolean kills)

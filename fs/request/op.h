@@ -116,29 +116,13 @@ typedef struct {
                          (fs/coherence/stale_pages.h) */
     guint8 caches_node;      /* ... where the kernel may keep what it is told of it */
     guint8 is_change;        /* it changes what it works on, or in */
+    guint8 replies_first;    /* while `open_file` is there (fs/request/hooks.h) */
     guint8 keeps_list;       /* the kernel may keep what its list tells of covered files */
 } QosOpCoherence;
 
-struct QosOp {
-    QosEntry entry; /* first: the gate hands it back */
-    QosFs *fs;
-    fuse_req_t fuse;
-    guint64 number;         /* the kernel's, of the request */
-    QosCaller *caller;      /* identity and job; a reference */
-    QosOpenFile *open_file; /* NULL, or what the operation works on; a reference */
-    int (*run)(QosOp *op);
-    QosTime asked;            /* qos_clock_now() before that */
-    int result;               /* of run() */
-    guint8 has_run;           /* in its turn */
-    guint8 is_replied;        /* by qos_op_reply() */
-    guint8 replies_first;     /* a hook's: while `open_file` is there (fs/request/hooks.h) */
-    void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
-    void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
-    guint64 moved;            /* bytes, for the books; set by run */
-    QosReply reply;
-    GSList *strings; /* of qos_op_strdup() and qos_op_memdup() */
-
-    /* --- what the handler knows of it, before it is submitted --- */
+/* What it works on, and how: the handler says so before it submits. Written by fs/ops/ alone, and
+ * by the qos_op_lock_...() below that its handlers call. */
+typedef struct {
     fuse_ino_t node;        /* what it works on, or in; 0: nothing that others could change */
     fuse_ino_t other_node;  /* link: the file; rename: the new parent; else 0 */
     const char *name;       /* NULL, or what it looks up, makes or takes in `node` */
@@ -147,25 +131,48 @@ struct QosOp {
     QosWriteKind writes;
     guint reads_before; /* WRITE past the page cache: qos_inode_ref_reads() when it came */
     fuse_ino_t locks;   /* 0, or the file or directory of which the kernel holds a lock for it */
-    const QosFileJobs
-        *locked_file;       /* NULL, or `locks` as one of the operation's open files has it */
-    guint8 locks_directory; /* `locks` is known to be one, or a symbolic link */
-    guint8 moves_name;      /* rename: what the old name is the new one is then, and nothing else */
-    guint8 may_be_unasked;  /* the kernel may send it by itself, for no call of the program's */
-    guint8 is_unawaited;    /* the kernel does nothing with the answer */
-    guint8 is_untold;       /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+    const QosFileJobs *locked_file; /* NULL, or `locks` as one of its open files has it */
+    guint8 locks_directory;         /* `locks` is known to be one, or a symbolic link */
+    guint8 moves_name;     /* rename: what the old name is the new one is then, and nothing else */
+    guint8 may_be_unasked; /* the kernel may send it by itself, for no call of the program's */
+    guint8 is_unawaited;   /* the kernel does nothing with the answer */
+    guint8 is_untold;      /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+} QosOpTarget;
 
-    /* --- what turns out --- */
+/* How far it has come. Written by fs/ops/ alone, and by fs/request/ as it makes and replies to it.
+ */
+typedef struct {
+    QosTime asked;            /* qos_clock_now() before the store is called */
+    int result;               /* of run() */
+    guint64 moved;            /* bytes, for the books; set by run() */
+    guint8 has_run;           /* in its turn */
+    guint8 is_replied;        /* by qos_op_reply() */
     guint8 is_from_elsewhere; /* from another user namespace: fs/ops/rights.h */
     guint8 is_refused;        /* it may open no more: fs/store/open_file.h */
     guint8 looks_again; /* by -ESTALE the kernel is to look the file up again: fs/ops/execs.h */
+} QosOpProgress;
+
+struct QosOp {
+    QosEntry entry; /* first: the gate hands it back */
+    QosFs *fs;
+    fuse_req_t fuse;
+    guint64 number;           /* the kernel's, of the request */
+    QosCaller *caller;        /* identity and job; a reference */
     QosUnresolved unresolved; /* while its caller is being named */
+    QosOpenFile *open_file;   /* NULL, or what the operation works on; a reference */
+    int (*run)(QosOp *op);
+    void (*park)(QosOp *op);  /* NULL, or moves borrowed arguments; called without locks */
+    void (*clear)(QosOp *op); /* NULL, or frees what the operation added to the struct */
+    QosReply reply;
+    GSList *strings; /* of qos_op_strdup() and qos_op_memdup() */
+    QosOpTarget target;
+    QosOpProgress progress;
     QosOpWait wait;
     QosOpIsolation isolation;
     QosOpCoherence coherence;
 };
 
-/* TRUE where the kernel keeps pages of op->node locked for it until after the reply. */
+/* TRUE where the kernel keeps pages of op->target.node locked for it until after the reply. */
 static inline gboolean qos_op_locks_pages(const QosOp *op)
 {
     return op->entry.request.opcode == QOS_OP_WRITE || op->entry.request.fills_cache;

@@ -75,9 +75,9 @@ static void explain_shortage(const QosOp *op, int error)
 {
     QosInodes *inodes = op->fs->inodes;
 
-    if (op->is_refused && error == -EMFILE)
+    if (op->progress.is_refused && error == -EMFILE)
         return;
-    if (op->is_refused || qos_inodes_are_short(inodes, op->entry.request.user))
+    if (op->progress.is_refused || qos_inodes_are_short(inodes, op->entry.request.user))
         qos_inodes_explain_shortage(inodes);
     else
         g_warning_once("the store, or the machine, says that too many files are open (%s), where "
@@ -87,9 +87,9 @@ static void explain_shortage(const QosOp *op, int error)
 
 void qos_op_reply(QosOp *op, int error)
 {
-    if (op->is_replied)
+    if (op->progress.is_replied)
         return;
-    op->is_replied = TRUE;
+    op->progress.is_replied = TRUE;
     if (error == -ENFILE || error == -EMFILE)
         explain_shortage(op, error);
     if (error != 0) {

@@ -20,7 +20,7 @@ void qos_op_own_data(QosOp *op, gboolean moves)
 
 static void watch(QosOp *op, gboolean (*withdraw)(QosOp *op))
 {
-    op->wait.is_watched = op->fs->interrupts != NULL && !op->is_replied;
+    op->wait.is_watched = op->fs->interrupts != NULL && !op->progress.is_replied;
     if (op->wait.is_watched)
         qos_interrupts_watch(op->fs->interrupts, op, withdraw);
 }
