@@ -190,6 +190,8 @@ static int run_open(QosOp *op)
     if (error == 0 && (op->reply.info.flags & QOS_OPEN_FOR_EXEC) != 0 &&
         (qos_inode_ref_forbids(&file) & MS_NOEXEC) != 0)
         error = -EACCES;
+    if (error == 0)
+        error = qos_execs_may_truncate(op, &file, op->reply.info.flags);
     if (error != 0)
         return error;
     qos_inode_ref_watch(&file);
