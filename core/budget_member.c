@@ -1,0 +1,123 @@
+/*
+ * A mount's side of a budget: what it reports, and the rate that is in force.
+ *
+ * The rule that makes core/budget.c's sum a bound: between a report and its answer a mount's rate
+ * only falls. It rises by an answer alone, once for each report, and by no more than what the
+ * coordinator works out from the same report with the same function (qos_budget_allotment). A
+ * report that is sent again has a new ticket, so that an answer to the one before is void.
+ *
+ * A rate has a lease. It counts from when the report was sent, less 1 %; the coordinator counts
+ * from when it answered, and 1 % more. So by two clocks that are each 1 % wrong, the mount is at
+ * its floor before the coordinator lends the rate on.
+ *
+ * Limit: the floor is the mount's for good. Only the durable list of clients takes it back.
+ */
+#include <math.h>
+
+#include "core/budget.h"
+
+void qos_budget_mount_init(QosBudgetMount *mount, const QosBudgetConfig *config, guint64 weight,
+                           guint64 floor, guint32 incarnation)
+{
+    *mount = (QosBudgetMount){
+        .share = config->share,
+        .away = config->away,
+        .weight = weight,
+        .floor = floor,
+        .lease = config->lease,
+        .rate = floor,
+        .ticket = (guint64)incarnation << QOS_BUDGET_TICKET_BITS,
+        .asking = QOS_NEVER,
+    };
+}
+
+gboolean qos_budget_mount_is_away(const QosBudgetMount *mount, QosTime now)
+{
+    return mount->asking != QOS_NEVER && now - mount->asking >= mount->lease;
+}
+
+/* What the lease leaves. */
+static guint64 leased_rate(const QosBudgetMount *mount, QosTime now)
+{
+    return now < mount->until ? MAX(mount->rate, mount->floor) : mount->floor;
+}
+
+guint64 qos_budget_mount_rate(const QosBudgetMount *mount, QosTime now)
+{
+    if (now < mount->until || !qos_budget_mount_is_away(mount, now))
+        return leased_rate(mount, now);
+    switch (mount->away) {
+    case QOS_BUDGET_AWAY_OPEN:
+        return QOS_BUDGET_NO_BOUND;
+    case QOS_BUDGET_AWAY_STOP:
+        return 0;
+    case QOS_BUDGET_AWAY_FLOOR:
+        break;
+    }
+    return mount->floor;
+}
+
+/* min(d, level w), or d and a part of the rest; never below the floor. */
+static guint64 target(const QosBudgetMount *mount, double level, double rest)
+{
+    const double weight = (double)mount->weight;
+    double rate = (double)mount->demand;
+
+    if (level < G_MAXDOUBLE)
+        rate = MIN(rate, level * weight);
+    else
+        rate += rest * weight;
+    rate = MIN(rate, (double)QOS_BUDGET_RATE_MAX);
+    return MAX((guint64)rate, mount->floor);
+}
+
+void qos_budget_mount_report(QosBudgetMount *mount, guint64 demand, guint64 served, QosTime now,
+                             QosBudgetReport *report)
+{
+    const gboolean is_hard = mount->share == QOS_BUDGET_HARD;
+
+    mount->ticket++;
+    mount->rate = leased_rate(mount, now);
+    mount->demand = MIN(demand, QOS_BUDGET_RATE_MAX);
+    if (is_hard) /* the floor is reserved for the mount: the level has to count it */
+        mount->demand = MAX(mount->demand, mount->floor);
+    if (demand == 0)
+        mount->rate = mount->floor;
+    else if (is_hard)
+        mount->rate = MIN(mount->rate, target(mount, G_MAXDOUBLE, mount->rest));
+    mount->held = mount->rate;
+    mount->sent = now;
+    if (demand == 0)
+        mount->asking = QOS_NEVER;
+    else if (mount->asking == QOS_NEVER)
+        mount->asking = now;
+
+    qos_budget_report_set(report, mount->demand, mount->held, mount->weight);
+    if (demand == 0) {
+        report->count = 0;
+        report->held = is_hard ? mount->floor : 0; /* FAIR lends the floors of idle mounts on */
+    }
+    report->ticket = mount->ticket;
+    report->served = served;
+}
+
+gboolean qos_budget_mount_grant(QosBudgetMount *mount, const QosBudgetGrant *grant, QosTime now)
+{
+    QosBudgetStep steps[2];
+    QosBudgetReport report = {.steps = steps, .allocated = G_N_ELEMENTS(steps)};
+    guint64 rate = target(mount, grant->level, grant->rest);
+
+    if (mount->asking == QOS_NEVER || grant->ticket != mount->ticket)
+        return FALSE;
+    mount->rate = leased_rate(mount, now);
+    if (mount->share == QOS_BUDGET_HARD) {
+        qos_budget_report_set(&report, mount->demand, mount->held, mount->weight);
+        rate =
+            MIN(rate, mount->held + qos_budget_allotment(&report, grant->raise, grant->raise_rest));
+    }
+    mount->rate = rate;
+    mount->rest = grant->level < G_MAXDOUBLE ? 0 : grant->rest;
+    mount->until = qos_time_add(mount->sent, grant->lease - QOS_BUDGET_DRIFT(grant->lease));
+    mount->asking = QOS_NEVER;
+    return TRUE;
+}

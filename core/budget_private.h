@@ -1,0 +1,58 @@
+/*
+ * What a coordinator and a combiner know of their members: core/budget.c and core/budget_tree.c.
+ */
+#pragma once
+
+#include "core/budget.h"
+
+typedef struct {
+    guint64 id, weight;
+    guint64 floor;          /* lent for as long as the member is known */
+    QosBudgetReport report; /* the latest; its ticket is the member's latest */
+    gboolean is_fresh;      /* it waits for an answer */
+    gboolean is_passed;     /* at a combiner: it is in the report that the parent has */
+    gboolean is_expected;   /* it was answered, and has not reported since */
+    guint64 bound;          /* the most that it may use until `until`, by this node's clock */
+    QosTime until;
+    guint64 ghost; /* likewise, of what the member lent on in a former incarnation */
+    QosTime ghost_until;
+    double assumed; /* an amount: counted as served while the member was silent */
+} QosBudgetMember;
+
+struct QosBudget {
+    QosBudgetConfig config;
+    GHashTable *by_id;   /* id -> QosBudgetMember, owned */
+    GPtrArray *members;  /* the same, in a fixed order */
+    guint64 floor_pool;  /* what all floors together may be; a rate */
+    guint64 floors;      /* that are lent */
+    QosTime grace;       /* until then members may hold what is not known here */
+    guint expected;      /* members that are */
+    QosBudgetReport sum; /* of the latest epoch */
+    double level;
+    double served; /* an amount, since the latest epoch */
+    /* --- a coordinator's --- */
+    double factor, debt;
+    QosTime closed;
+    /* --- a combiner's --- */
+    guint64 ticket;        /* of the latest report; 0: this is a coordinator */
+    gboolean is_open;      /* it is not answered yet */
+    gboolean was_idle;     /* the latest report said that nobody wants anything */
+    QosTime sent;          /* the latest report */
+    guint64 passed_served; /* the amount that it named */
+};
+
+/* The most that `member` may use at `now`. */
+guint64 qos_budget_share_of(const QosBudget *budget, const QosBudgetMember *member, QosTime now);
+/* Of all members; a rate. */
+guint64 qos_budget_in_force(const QosBudget *budget, QosTime now);
+/* Forgets reports whose members' leases have ended, and adds up the others. */
+void qos_budget_sum_up(QosBudget *budget, QosTime now);
+/* The largest raise, up to the targets in `grant`, whose allotments to the fresh members (with
+ * `passed_only`, to those that were passed up) are `free` at most. Sets both raises of `grant`. */
+void qos_budget_solve_raise(const QosBudget *budget, guint64 free, gboolean passed_only,
+                            QosBudgetGrant *grant);
+/* Answers `member`, and notes what it may use from now on. */
+void qos_budget_answer(QosBudget *budget, QosBudgetMember *member, const QosBudgetGrant *grant,
+                       QosTime now, GArray *answers);
+/* Counts on a report of `member`, or not. */
+void qos_budget_expect(QosBudget *budget, QosBudgetMember *member, gboolean is_expected);

@@ -1,0 +1,447 @@
+/*
+ * The law of a budget, with exact values and time stepped by hand: levels, raises, leases, floors,
+ * debt. That it holds whatever comes is test_budget_random.c's and the trial `budget`'s.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "core/budget.h"
+
+#define R     (G_GUINT64_CONSTANT(1000) * QOS_BUDGET_UNIT)
+#define E     QOS_BUDGET_EPOCH
+#define LEASE QOS_SECOND
+
+typedef struct {
+    QosBudget *budget;
+    QosBudgetMount mounts[8];
+    guint count;
+    GArray *answers;
+    QosTime now;
+} Fixture;
+
+static const QosBudgetConfig usual = {
+    .limit = R, .floor = 10, .epoch = E, .lease = LEASE, .registered = 4};
+
+static void start(Fixture *f, const QosBudgetConfig *config, guint count)
+{
+    g_assert_true(qos_budget_config_check(config, NULL));
+    *f = (Fixture){.budget = qos_budget_new(config, TRUE, 0),
+                   .count = count,
+                   .answers = g_array_new(FALSE, FALSE, sizeof(QosBudgetAnswer))};
+    for (guint i = 0; i < count; i++)
+        qos_budget_mount_init(&f->mounts[i], config, 1, qos_budget_join(f->budget, i, 1, 0), 1);
+}
+
+static void finish(Fixture *f)
+{
+    qos_budget_free(f->budget);
+    g_array_unref(f->answers);
+}
+
+/* FALSE: it was not taken. */
+static gboolean report(Fixture *f, guint number, guint64 demand, guint64 served)
+{
+    QosBudgetReport bytes = {0};
+
+    qos_budget_mount_report(&f->mounts[number], demand, served, f->now, &bytes);
+    const gboolean is_taken = qos_budget_report(f->budget, number, &bytes, f->now);
+    qos_budget_report_clear(&bytes);
+    return is_taken;
+}
+
+/* Ends the epoch; all answers but those to `lost` arrive. */
+static void end_epoch(Fixture *f, guint lost)
+{
+    f->now += E;
+    qos_budget_close(f->budget, f->now, f->answers);
+    for (guint i = 0; i < f->answers->len; i++) {
+        const QosBudgetAnswer *answer = &g_array_index(f->answers, QosBudgetAnswer, i);
+        if (answer->to != lost)
+            g_assert_true(qos_budget_mount_grant(&f->mounts[answer->to], &answer->grant, f->now));
+    }
+    g_array_set_size(f->answers, 0);
+}
+
+#define NOBODY G_MAXUINT
+
+static double rate(const Fixture *f, guint number)
+{
+    return (double)qos_budget_mount_rate(&f->mounts[number], f->now) / (double)R;
+}
+
+static void assert_rate(const Fixture *f, guint number, double expected)
+{
+    g_assert_cmpfloat_with_epsilon(rate(f, number), expected, 1e-4);
+}
+
+/* --- configuration --- */
+
+static void test_configuration(void)
+{
+    static const struct {
+        QosBudgetConfig config;
+        int code;
+        const char *reason;
+    } bad[] = {
+        {{.limit = 0, .epoch = E, .lease = LEASE, .registered = 1}, ERANGE, "limit"},
+        {{.limit = QOS_BUDGET_RATE_MAX + 1, .epoch = E, .lease = LEASE, .registered = 1},
+         ERANGE,
+         "limit"},
+        {{.limit = R, .floor = 51, .epoch = E, .lease = LEASE, .registered = 1}, ERANGE, "floor"},
+        {{.limit = R, .epoch = 1, .lease = LEASE, .registered = 1}, ERANGE, "epoch"},
+        {{.limit = R, .epoch = E, .lease = LEASE - 1, .registered = 1}, ERANGE, "lease"},
+        {{.limit = R, .epoch = 5 * E, .lease = 2 * LEASE, .registered = 1}, ERANGE, "lease"},
+        {{.limit = R, .epoch = E, .lease = LEASE}, ERANGE, "weight"},
+        {{.limit = R,
+          .epoch = E,
+          .lease = LEASE,
+          .registered = 1,
+          .share = QOS_BUDGET_HARD,
+          .away = QOS_BUDGET_AWAY_OPEN},
+         EINVAL,
+         "share=hard cannot be kept with away=open"},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autoptr(GError) error = NULL;
+        g_assert_false(qos_budget_config_check(&bad[i].config, &error));
+        g_assert_error(error, QOS_ERROR, bad[i].code);
+        g_assert_nonnull(strstr(error->message, bad[i].reason));
+    }
+    g_assert_true(qos_budget_config_check(&usual, NULL));
+    g_assert_cmpint(qos_budget_epoch_for(2000), ==, E);
+    g_assert_cmpint(qos_budget_epoch_for(2001), ==, 5 * E);
+    g_assert_cmpint(qos_budget_lease_for(E), ==, QOS_SECOND);
+    g_assert_cmpint(qos_budget_lease_for(5 * E), ==, 25 * E);
+}
+
+/* --- levels --- */
+
+static void test_level(void)
+{
+    static const struct {
+        guint64 demands[3];
+        double budget, level;
+    } cases[] = {
+        {{100, 1000, 10000}, 2100, 1000}, /* 100 + 1000 + 1000 */
+        {{100, 1000, 10000}, 300, 100},    {{100, 1000, 10000}, 30, 10},
+        {{100, 1000, 10000}, 11099, 9999}, {{100, 1000, 10000}, 11100, G_MAXDOUBLE},
+        {{100, 1000, 10000}, 0, 0},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        QosBudgetReport sum = {0}, one = {0};
+        for (guint j = 0; j < 3; j++) {
+            qos_budget_report_set(&one, cases[i].demands[j], 0, 1);
+            qos_budget_report_add(&sum, &one);
+        }
+        const double level = qos_budget_level(&sum, cases[i].budget);
+        g_assert_cmpfloat_with_epsilon(level / MAX(cases[i].level, 1),
+                                       cases[i].level / MAX(cases[i].level, 1), 1e-9);
+        qos_budget_report_clear(&sum);
+        qos_budget_report_clear(&one);
+    }
+}
+
+/* A leaf's allotment is what lies between what it holds and min(d, raise w). */
+static void test_allotment(void)
+{
+    QosBudgetReport one = {0};
+
+    qos_budget_report_set(&one, 900, 300, 2);
+    g_assert_cmpuint(qos_budget_allotment(&one, 100, 0), ==, 0);
+    g_assert_cmpuint(qos_budget_allotment(&one, 200, 0), ==, 99); /* 100, less the guard */
+    g_assert_cmpuint(qos_budget_allotment(&one, 1e6, 0), ==, 599);
+    g_assert_cmpuint(qos_budget_allotment(&one, G_MAXDOUBLE, 50), ==, 699);
+    qos_budget_report_set(&one, 300, 900, 2);
+    g_assert_cmpuint(qos_budget_allotment(&one, 1e6, 0), ==, 0);
+    qos_budget_report_clear(&one);
+}
+
+static void test_steps(void)
+{
+    g_assert_cmpuint(qos_budget_step(0, 1), ==, 0);
+    g_assert_cmpuint(qos_budget_step(1, 5), ==, 0);
+    g_assert_cmpuint(qos_budget_step(1024, 1), ==, 80);
+    g_assert_cmpuint(qos_budget_step(1024, 1024), ==, 0);
+    g_assert_cmpuint(qos_budget_step(G_MAXUINT64, 1), ==, QOS_BUDGET_STEPS_MAX - 1);
+}
+
+/* --- fair --- */
+
+static void test_fair(void)
+{
+    Fixture f;
+    start(&f, &usual, 4);
+    assert_rate(&f, 0, 0.025); /* the floor at once */
+    report(&f, 0, R / 10, 0);
+    report(&f, 1, R, 0);
+    report(&f, 2, R, 0);
+    end_epoch(&f, NOBODY);
+    /* Nothing was served in the first epoch: a and the credit hand out more. */
+    const double each = rate(&f, 1);
+    assert_rate(&f, 0, 0.1);
+    g_assert_cmpfloat(each, >, 0.45);
+    assert_rate(&f, 2, each);
+    assert_rate(&f, 3, 0.025);
+    finish(&f);
+}
+
+static void test_rest_goes_by_weight(void)
+{
+    Fixture f;
+    QosBudgetConfig config = usual;
+    config.share = QOS_BUDGET_HARD;
+    start(&f, &config, 4);
+    report(&f, 0, R / 10, 0);
+    report(&f, 1, R / 5, 0);
+    end_epoch(&f, NOBODY);
+    /* R less 1 %, two idle floors and the demand, by halves. */
+    const double rest = (0.99 - 0.05 - 0.3) / 2;
+    assert_rate(&f, 0, 0.1 + rest);
+    assert_rate(&f, 1, 0.2 + rest);
+    finish(&f);
+}
+
+/* An overshoot of a tenth of a second of R costs a fifth of B. */
+static void test_debt(void)
+{
+    Fixture f;
+    guint64 served[4] = {0};
+    start(&f, &usual, 4);
+    for (guint epoch = 0; epoch < 100; epoch++) {
+        for (guint i = 0; i < 2; i++)
+            report(&f, i, R, served[i] += R / 20); /* half of R E each */
+        end_epoch(&f, NOBODY);
+    }
+    const QosBudgetState steady = qos_budget_state(f.budget, f.now);
+    g_assert_cmpfloat_with_epsilon(rate(&f, 0) + rate(&f, 1), steady.factor - 2 * steady.debt / R,
+                                   1e-5);
+    report(&f, 0, R, served[0] += R / 20 + R / 10);
+    report(&f, 1, R, served[1] += R / 20);
+    end_epoch(&f, NOBODY);
+    const QosBudgetState after = qos_budget_state(f.budget, f.now);
+    g_assert_cmpfloat_with_epsilon(after.debt - steady.debt, R / 10.0, 1);
+    g_assert_cmpfloat_with_epsilon(rate(&f, 0) + rate(&f, 1), after.factor - 2 * after.debt / R,
+                                   1e-5);
+    finish(&f);
+}
+
+/* a is moved while all report, and stands still while one that matters is silent. */
+static void test_factor(void)
+{
+    Fixture f;
+    guint64 served[2] = {0};
+    start(&f, &usual, 4);
+    for (guint epoch = 0; epoch < 20; epoch++) {
+        for (guint i = 0; i < 2; i++)
+            report(&f, i, R, served[i] += R / 25); /* four fifths of what there is */
+        end_epoch(&f, NOBODY);
+    }
+    const double before = qos_budget_state(f.budget, f.now).factor;
+    g_assert_cmpfloat(before, >, 1.5);
+    report(&f, 0, R, served[0] += R / 25);
+    end_epoch(&f, NOBODY);
+    g_assert_cmpfloat(qos_budget_state(f.budget, f.now).factor, ==, before);
+    finish(&f);
+}
+
+/* --- hard --- */
+
+static void start_hard(Fixture *f, guint count)
+{
+    QosBudgetConfig config = usual;
+
+    config.share = QOS_BUDGET_HARD;
+    start(f, &config, count);
+}
+
+/* A newcomer has its floor, then what is free; the others come down, and then it goes up. */
+static void test_raise_after_acknowledgement(void)
+{
+    Fixture f;
+    start_hard(&f, 2);
+    report(&f, 0, R, 0);
+    end_epoch(&f, NOBODY);
+    report(&f, 0, R, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 0, 0.99 - 0.025);
+    report(&f, 0, R, 0);
+    report(&f, 1, R, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 0, 0.495);
+    assert_rate(&f, 1,
+                0.035); /* its floor and the pool: the other has not said that it came down */
+    g_assert_cmpuint(qos_budget_state(f.budget, f.now).in_force, <=, R);
+    report(&f, 0, R, 0);
+    report(&f, 1, R, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 1, 0.495);
+    finish(&f);
+}
+
+/* What an answer that was lost has allotted counts until the next report. */
+static void test_lost_answer(void)
+{
+    Fixture f;
+    start_hard(&f, 2);
+    report(&f, 0, R, 0);
+    end_epoch(&f, 0);
+    assert_rate(&f, 0, 0.025);
+    report(&f, 1, R, 0);
+    end_epoch(&f, NOBODY);
+    g_assert_cmpfloat(rate(&f, 1), <=, 0.036); /* floor and pool */
+    g_assert_true(report(&f, 0, R / 10, 0));
+    report(&f, 1, R, 0);
+    end_epoch(&f, NOBODY);
+    g_assert_cmpfloat(rate(&f, 1), >, 0.8);
+    finish(&f);
+}
+
+static void test_lease(void)
+{
+    Fixture f;
+    start_hard(&f, 2);
+    for (guint i = 0; i < 2; i++) {
+        report(&f, 0, R, 0);
+        end_epoch(&f, NOBODY);
+    }
+    const QosTime sent = f.now - E;
+    const QosTime until = f.mounts[0].until;
+    g_assert_cmpint(until, ==, sent + LEASE - LEASE / 100);
+    g_assert_cmpfloat((double)qos_budget_mount_rate(&f.mounts[0], until - 1) / R, >, 0.9);
+    g_assert_cmpuint(qos_budget_mount_rate(&f.mounts[0], until), ==, R / 40);
+    /* Its lender counts from its answer, and longer. */
+    const QosTime answered = f.now;
+    g_assert_cmpuint(qos_budget_state(f.budget, answered + LEASE + LEASE / 100 - 1).in_force, >,
+                     R / 10 * 9);
+    g_assert_cmpuint(qos_budget_state(f.budget, answered + LEASE + LEASE / 100).in_force, ==,
+                     R / 20);
+    finish(&f);
+}
+
+static void test_late_and_repeated(void)
+{
+    Fixture f;
+    QosBudgetReport first = {0};
+    start_hard(&f, 2);
+    qos_budget_mount_report(&f.mounts[0], R, 0, f.now, &first);
+    g_assert_true(qos_budget_report(f.budget, 0, &first, f.now));
+    g_assert_false(qos_budget_report(f.budget, 0, &first, f.now)); /* once more */
+    g_assert_true(report(&f, 0, R, 0));
+    g_assert_false(qos_budget_report(f.budget, 0, &first, f.now)); /* late */
+    g_assert_false(qos_budget_report(f.budget, 7, &first, f.now)); /* of a stranger */
+    first.ticket += 100;
+    first.steps[0].held_weight = 2;
+    g_assert_false(qos_budget_report(f.budget, 0, &first, f.now)); /* more than its weight */
+    qos_budget_report_set(&first, R, R, 1);
+    g_assert_false(qos_budget_report(f.budget, 0, &first, f.now)); /* more than it was given */
+    qos_budget_report_clear(&first);
+    /* An answer to none but the latest report counts, and once. */
+    const QosBudgetGrant grant = {
+        .ticket = f.mounts[0].ticket - 1, .level = R, .raise = R, .lease = LEASE};
+    g_assert_false(qos_budget_mount_grant(&f.mounts[0], &grant, f.now));
+    end_epoch(&f, NOBODY);
+    g_assert_false(qos_budget_mount_grant(&f.mounts[0], &grant, f.now));
+    finish(&f);
+}
+
+/* A coordinator that was there before raises nothing until its former leases have ended. */
+static void test_grace(void)
+{
+    Fixture f;
+    start_hard(&f, 2);
+    for (guint i = 0; i < 2; i++) {
+        report(&f, 0, R, 0);
+        end_epoch(&f, NOBODY);
+    }
+    qos_budget_free(f.budget);
+    QosBudgetConfig config = usual;
+    config.share = QOS_BUDGET_HARD;
+    f.budget = qos_budget_new(&config, FALSE, f.now);
+    for (guint i = 0; i < 2; i++)
+        g_assert_cmpuint(qos_budget_join(f.budget, i, 1, f.now), ==, R / 40);
+    const QosTime grace = f.now + LEASE + LEASE / 100;
+    while (f.now + E < grace) {
+        report(&f, 1, R, 0); /* the first is silent, and has its share */
+        end_epoch(&f, NOBODY);
+        assert_rate(&f, 1, 0.025);
+    }
+    report(&f, 1, R, 0);
+    end_epoch(&f, NOBODY);
+    g_assert_cmpfloat(rate(&f, 1), >, 0.9);
+    g_assert_cmpuint(qos_budget_mount_rate(&f.mounts[0], f.now), ==, R / 40);
+    finish(&f);
+}
+
+static void test_floors(void)
+{
+    QosBudgetConfig config = usual;
+    config.share = QOS_BUDGET_HARD;
+    config.registered = 10;
+    QosBudget *budget = qos_budget_new(&config, TRUE, 0);
+
+    g_assert_cmpuint(qos_budget_join(budget, 1, 1, 0), ==, R / 100);
+    g_assert_cmpuint(qos_budget_join(budget, 2, 8, 0), ==, R / 100 * 8);
+    g_assert_cmpuint(qos_budget_join(budget, 3, 5, 0), ==, R / 100); /* what is left */
+    g_assert_cmpuint(qos_budget_join(budget, 1, 1, 0), ==, R / 100); /* as before */
+    qos_budget_leave(budget, 2, 0);
+    g_assert_cmpuint(qos_budget_join(budget, 4, 2, 0), ==, R / 100 * 2);
+    qos_budget_leave(budget, 9, 0);
+    qos_budget_free(budget);
+}
+
+/* --- away --- */
+
+static void test_away(void)
+{
+    static const struct {
+        QosBudgetAway away;
+        guint64 rate;
+    } cases[] = {{QOS_BUDGET_AWAY_FLOOR, R / 40},
+                 {QOS_BUDGET_AWAY_OPEN, QOS_BUDGET_NO_BOUND},
+                 {QOS_BUDGET_AWAY_STOP, 0}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Fixture f;
+        QosBudgetConfig config = usual;
+        config.away = cases[i].away;
+        start(&f, &config, 1);
+        report(&f, 0, R, 0);
+        f.now += LEASE - 1;
+        g_assert_false(qos_budget_mount_is_away(&f.mounts[0], f.now));
+        g_assert_cmpuint(qos_budget_mount_rate(&f.mounts[0], f.now), ==, R / 40);
+        report(&f, 0, R, 0); /* asking again does not begin anew */
+        f.now += 1;
+        g_assert_true(qos_budget_mount_is_away(&f.mounts[0], f.now));
+        g_assert_cmpuint(qos_budget_mount_rate(&f.mounts[0], f.now), ==, cases[i].rate);
+        end_epoch(&f, NOBODY);
+        g_assert_false(qos_budget_mount_is_away(&f.mounts[0], f.now));
+        report(&f, 0, 0, 0); /* idle: it asks for nothing */
+        f.now += 10 * LEASE;
+        g_assert_cmpuint(qos_budget_mount_rate(&f.mounts[0], f.now), ==, R / 40);
+        finish(&f);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/budget/configuration", test_configuration);
+    g_test_add_func("/budget/steps", test_steps);
+    g_test_add_func("/budget/level", test_level);
+    g_test_add_func("/budget/allotment", test_allotment);
+    g_test_add_func("/budget/fair", test_fair);
+    g_test_add_func("/budget/rest-goes-by-weight", test_rest_goes_by_weight);
+    g_test_add_func("/budget/debt", test_debt);
+    g_test_add_func("/budget/factor", test_factor);
+    g_test_add_func("/budget/raise-after-acknowledgement", test_raise_after_acknowledgement);
+    g_test_add_func("/budget/lost-answer", test_lost_answer);
+    g_test_add_func("/budget/lease", test_lease);
+    g_test_add_func("/budget/late-and-repeated", test_late_and_repeated);
+    g_test_add_func("/budget/grace", test_grace);
+    g_test_add_func("/budget/floors", test_floors);
+    g_test_add_func("/budget/away", test_away);
+    return g_test_run();
+}
