@@ -13,11 +13,15 @@
 #include "base/error.h"
 #include "sim/trial.h"
 
-static const QosTrial *const trials[] = {&qos_trial_credit, &qos_trial_epoch, &qos_trial_pool};
+#define PROGRESS_EVERY 1000 /* seeds */
+
+static const QosTrial *const trials[] = {&qos_trial_budget, &qos_trial_credit, &qos_trial_epoch,
+                                         &qos_trial_pool};
 
 typedef struct {
     char *trial; /* NULL: all */
     char *broken;
+    char *progress; /* a file; NULL: none */
     gint64 seed, seeds;
     gboolean is_traced;
 } Program;
@@ -52,6 +56,8 @@ static gboolean parse_arguments(Program *program, int *argc, char ***argv, GErro
         {"seeds", 'n', 0, G_OPTION_ARG_INT64, &program->seeds, "How many; 1 by default", "N"},
         {"trial", 't', 0, G_OPTION_ARG_STRING, &program->trial, "Only this one", "NAME"},
         {"break", 'b', 0, G_OPTION_ARG_STRING, &program->broken, "Break a rule on purpose", "RULE"},
+        {"progress", 'p', 0, G_OPTION_ARG_FILENAME, &program->progress,
+         "Note there which seeds are done, and go on behind them", "FILE"},
         {"trace", 0, 0, G_OPTION_ARG_NONE, &program->is_traced, "Print all that happens", NULL},
         {NULL}};
     g_autoptr(GOptionContext) context = g_option_context_new(NULL);
@@ -91,13 +97,40 @@ static gboolean run_seed(const Program *program, const QosTrial *trial, guint64 
     return FALSE;
 }
 
+/* How many of the seeds a former run has done: with the same arguments, as the file says. */
+static gint64 read_progress(const Program *program)
+{
+    g_autofree char *text = NULL;
+    gint64 first = 0, done = 0;
+
+    if (program->progress == NULL || !g_file_get_contents(program->progress, &text, NULL, NULL) ||
+        sscanf(text, "%" G_GINT64_FORMAT " %" G_GINT64_FORMAT, &first, &done) != 2 ||
+        first != program->seed)
+        return 0;
+    return CLAMP(done, 0, program->seeds);
+}
+
+/* FALSE: it cannot be written, which has been said. */
+static gboolean write_progress(const Program *program, gint64 done)
+{
+    g_autofree char *text =
+        g_strdup_printf("%" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n", program->seed, done);
+    g_autoptr(GError) error = NULL;
+
+    if (program->progress == NULL || (done % PROGRESS_EVERY != 0 && done != program->seeds) ||
+        g_file_set_contents(program->progress, text, -1, &error))
+        return TRUE;
+    fprintf(stderr, "qosfs-torture: %s\n", error->message);
+    return FALSE;
+}
+
 /* Up to the first seed that fails; returns the status of the program. */
 static int run_all(const Program *program)
 {
     guint64 steps = 0;
     guint64 runs = 0;
 
-    for (gint64 i = 0; i < program->seeds; i++)
+    for (gint64 i = read_progress(program); i < program->seeds; i++) {
         for (guint j = 0; j < G_N_ELEMENTS(trials); j++) {
             if (!is_chosen(program, trials[j]))
                 continue;
@@ -105,6 +138,9 @@ static int run_all(const Program *program)
             if (!run_seed(program, trials[j], (guint64)program->seed + (guint64)i, &steps))
                 return 1;
         }
+        if (!write_progress(program, i + 1))
+            return 2;
+    }
     printf("%" G_GUINT64_FORMAT " runs, %" G_GUINT64_FORMAT " steps: nothing failed\n", runs,
            steps);
     return 0;
@@ -123,5 +159,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "qosfs-torture: %s\n", error->message);
     g_free(program.trial);
     g_free(program.broken);
+    g_free(program.progress);
     return status;
 }

@@ -5,4 +5,4 @@
 
 #include "sim/cluster.h"
 
-extern const QosTrial qos_trial_credit, qos_trial_epoch, qos_trial_pool;
+extern const QosTrial qos_trial_budget, qos_trial_credit, qos_trial_epoch, qos_trial_pool;

@@ -6,7 +6,8 @@
 
 #define SEEDS_TO_CATCH 2000 /* a broken rule shows within so many */
 
-static const QosTrial *const trials[] = {&qos_trial_credit, &qos_trial_epoch, &qos_trial_pool};
+static const QosTrial *const trials[] = {&qos_trial_budget, &qos_trial_credit, &qos_trial_epoch,
+                                         &qos_trial_pool};
 
 static guint64 seeds_to_run(void)
 {

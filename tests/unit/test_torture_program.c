@@ -3,6 +3,7 @@
  * command shows it again and again. The build names the program (QOSFS_TORTURE).
  */
 #include <glib.h>
+#include <glib/gstdio.h>
 #include <string.h>
 
 #include "tests/unit/program.h"
@@ -19,8 +20,30 @@ static void test_nothing_fails(void)
     g_auto(Result) result = run("--seeds 3");
 
     g_assert_cmpint(result.status, ==, 0);
-    g_assert_true(g_str_has_prefix(result.out, "9 runs, "));
+    g_assert_true(g_str_has_prefix(result.out, "12 runs, "));
     g_assert_true(g_str_has_suffix(result.out, " steps: nothing failed\n"));
+}
+
+/* A run that was stopped goes on where it was. */
+static void test_goes_on(void)
+{
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "qosfs-torture-XXXXXX", NULL);
+    const int file = g_mkstemp(path);
+    g_autofree char *line = g_strdup_printf("--trial epoch --seed 5 --seeds 3 --progress %s", path);
+
+    g_assert_cmpint(file, >=, 0);
+    g_close(file, NULL);
+    g_auto(Result) all = run(line);
+    g_assert_true(g_str_has_prefix(all.out, "3 runs, "));
+    g_assert_true(g_file_set_contents(path, "5 2\n", -1, NULL));
+    g_auto(Result) rest = run(line);
+    g_assert_true(g_str_has_prefix(rest.out, "1 runs, "));
+    g_auto(Result) none = run(line);
+    g_assert_true(g_str_has_prefix(none.out, "0 runs, "));
+    g_assert_true(g_file_set_contents(path, "6 2\n", -1, NULL)); /* of other seeds */
+    g_auto(Result) others = run(line);
+    g_assert_true(g_str_has_prefix(others.out, "3 runs, "));
+    g_unlink(path);
 }
 
 /* A rule of each trial is broken. `seen`: a message of the trace. */
@@ -29,6 +52,7 @@ static void test_failure_is_shown(void)
     static const struct {
         const char *trial, *rule, *seen;
     } cases[] = {
+        {"budget", "ack", "-> root: REPORT "},
         {"credit", "fencing", ": ENQUEUE "},
         {"epoch", "incarnation", "-> root: READY epoch "},
         {"pool", "late-slr", "-> server: ENQUEUE "},
@@ -83,6 +107,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/torture-program/nothing-fails", test_nothing_fails);
+    g_test_add_func("/torture-program/goes-on", test_goes_on);
     g_test_add_func("/torture-program/failure-is-shown", test_failure_is_shown);
     g_test_add_func("/torture-program/wrong-arguments", test_wrong_arguments);
     return g_test_run();

@@ -1,0 +1,391 @@
+/*
+ * One budget over mounts that fail (core/budget.h), with share=hard: a coordinator, a combiner with
+ * three mounts, and two mounts beside it. Demands change by chance.
+ *
+ * The durable list has all mounts from the start. What the coordinator saves is that it has been
+ * there before. An observer who sees all mounts at once adds up the rates in force.
+ */
+#include "core/budget.h"
+#include "sim/trial.h"
+
+#define R          (G_GUINT64_CONSTANT(1000000) * QOS_BUDGET_UNIT)
+#define E          QOS_BUDGET_EPOCH
+#define LEASE      QOS_SECOND
+#define FLOOR      10 /* percent */
+#define BEHIND     3  /* mounts of the combiner */
+#define BESIDE     2  /* of the coordinator */
+#define MOUNTS     (BEHIND + BESIDE)
+#define FLOOR_EACH (R / 100 * FLOOR / MOUNTS)
+#define LEAST_USED (R / 2) /* when all has settled, and somebody lives */
+#define RETRY      (3 * E) /* of a message to the coordinator; by a combiner it takes longer */
+
+typedef struct {
+    QosBudgetAway away;
+    gboolean lease, missing, ack; /* what is broken */
+} World;
+
+typedef struct {
+    QosBudget *budget; /* of a server */
+    GArray *answers;
+    GHashTable *heard; /* of the coordinator, with `missing`: who has reported in this epoch */
+    QosBudgetMount mount;
+    gboolean is_open; /* a report is not answered yet */
+    QosTime retry;    /* then it is sent again */
+    QosTime change;   /* of the demand */
+    guint64 demand;
+} State;
+
+typedef enum { REPORT, GRANT } MessageType;
+
+static gboolean is_root(const QosNode *node)
+{
+    return node->parent == NULL;
+}
+
+static QosNode *node_at(const QosNode *node, guint64 number)
+{
+    return node->cluster->nodes->pdata[number];
+}
+
+static gboolean is_combiner(const QosNode *node)
+{
+    return node->number == 1;
+}
+
+static gboolean is_mount(const QosNode *node)
+{
+    return node->number > 1;
+}
+
+static QosBudgetConfig config_of(const World *world, guint registered)
+{
+    return (QosBudgetConfig){.limit = R,
+                             .share = QOS_BUDGET_HARD,
+                             .away = world->away,
+                             .floor = FLOOR,
+                             .epoch = E,
+                             .lease = LEASE,
+                             .registered = registered};
+}
+
+/* --- messages --- */
+
+static void send_report(QosNode *node, QosBudgetReport *report)
+{
+    GByteArray *bytes = g_byte_array_new();
+    const guint8 type = REPORT;
+
+    g_byte_array_append(bytes, &type, 1);
+    qos_budget_report_encode(report, bytes);
+    qos_budget_report_clear(report);
+    qos_node_send(node, node->parent, g_byte_array_free_to_bytes(bytes));
+}
+
+static void send_answers(QosNode *node)
+{
+    State *state = node->state;
+    const World *world = node->cluster->arg;
+
+    for (guint i = 0; i < state->answers->len; i++) {
+        QosBudgetAnswer *answer = &g_array_index(state->answers, QosBudgetAnswer, i);
+        GByteArray *bytes = g_byte_array_new();
+        const guint8 type = GRANT;
+        if (world->ack) { /* all take at once what they shall have in the end */
+            answer->grant.raise = answer->grant.level;
+            answer->grant.raise_rest = answer->grant.rest;
+        }
+        g_byte_array_append(bytes, &type, 1);
+        qos_budget_grant_encode(&answer->grant, bytes);
+        qos_node_send(node, node_at(node, answer->to), g_byte_array_free_to_bytes(bytes));
+    }
+    g_array_set_size(state->answers, 0);
+}
+
+static char *describe(GBytes *bytes)
+{
+    gsize length;
+    const guint8 *data = g_bytes_get_data(bytes, &length);
+    QosBudgetReport report = {0};
+    QosBudgetGrant grant = {0};
+    char *text;
+
+    if (data[0] == REPORT) {
+        qos_budget_report_decode(data + 1, length - 1, &report);
+        text = g_strdup_printf("REPORT %" G_GINT64_MODIFIER "x holds %.3f of R, %u steps",
+                               report.ticket, (double)report.held / R, report.count);
+        qos_budget_report_clear(&report);
+        return text;
+    }
+    qos_budget_grant_decode(data + 1, length - 1, &grant);
+    return g_strdup_printf("GRANT %" G_GINT64_MODIFIER "x level %.3f raise %.3f of R, %d ms",
+                           grant.ticket, MIN(grant.level / R, 9), MIN(grant.raise / R, 9),
+                           (int)(grant.lease / QOS_MILLISECOND));
+}
+
+/* --- servers --- */
+
+static void join_all(QosNode *node)
+{
+    State *state = node->state;
+    const QosTime now = qos_node_now(node);
+
+    if (is_root(node)) {
+        qos_budget_join(state->budget, 1, BEHIND, now);
+        for (guint i = 0; i < BESIDE; i++)
+            qos_budget_join(state->budget, 2 + BEHIND + i, 1, now);
+        return;
+    }
+    for (guint i = 0; i < BEHIND; i++)
+        qos_budget_join(state->budget, 2 + i, 1, now);
+}
+
+static void start_server(QosNode *node)
+{
+    State *state = node->state;
+    const World *world = node->cluster->arg;
+    const QosBudgetConfig config = config_of(world, is_root(node) ? MOUNTS : BEHIND);
+    const gboolean is_first = node->saved->len == 0;
+    const guint64 been_here = 1;
+
+    state->answers = g_array_new(FALSE, FALSE, sizeof(QosBudgetAnswer));
+    state->heard = g_hash_table_new(g_direct_hash, g_direct_equal);
+    if (is_root(node)) {
+        qos_node_save(node, &been_here, 1);
+        state->budget = qos_budget_new(&config, is_first, qos_node_now(node));
+    } else {
+        state->budget = qos_budget_combiner_new(&config, BEHIND * FLOOR_EACH, node->incarnation,
+                                                qos_node_now(node));
+    }
+    join_all(node);
+}
+
+/* Broken: who does not report counts for nothing. */
+static void forget_silent(QosNode *node)
+{
+    State *state = node->state;
+    const QosTime now = qos_node_now(node);
+
+    for (guint i = 1; i < node->cluster->nodes->len; i++) {
+        if (node_at(node, i)->parent != node ||
+            g_hash_table_contains(state->heard, GUINT_TO_POINTER(i)))
+            continue;
+        qos_budget_leave(state->budget, i, now);
+        qos_budget_join(state->budget, i, is_combiner(node_at(node, i)) ? BEHIND : 1, now);
+    }
+    g_hash_table_remove_all(state->heard);
+}
+
+static void wake_root(QosNode *node)
+{
+    State *state = node->state;
+    const World *world = node->cluster->arg;
+
+    if (world->missing)
+        forget_silent(node);
+    qos_budget_close(state->budget, qos_node_now(node), state->answers);
+    send_answers(node);
+}
+
+static void wake_combiner(QosNode *node)
+{
+    State *state = node->state;
+    const QosTime now = qos_node_now(node);
+    QosBudgetReport report = {0};
+
+    if ((state->is_open && now < state->retry) || !qos_budget_pass_up(state->budget, now, &report))
+        return;
+    state->is_open = report.count > 0;
+    state->retry = now + RETRY;
+    send_report(node, &report);
+}
+
+/* --- mounts --- */
+
+static void wake_mount(QosNode *node)
+{
+    State *state = node->state;
+    QosCluster *cluster = node->cluster;
+    const QosTime now = qos_node_now(node);
+    QosBudgetReport report = {0};
+
+    if (now >= state->change) {
+        state->demand =
+            qos_cluster_chance(cluster, 250) ? 0 : qos_cluster_random(cluster, 1000) * (R / 1000);
+        state->change = now + qos_cluster_random(cluster, 1000) * QOS_MILLISECOND;
+    }
+    if (cluster->is_calm)
+        state->demand = R;
+    if (state->is_open && state->demand > 0 && now < state->retry)
+        return;
+    qos_budget_mount_report(&state->mount, state->demand, 0, now, &report);
+    state->is_open = state->demand > 0;
+    state->retry = now + (is_root(node->parent) ? RETRY : 2 * RETRY);
+    send_report(node, &report);
+}
+
+static void hear_grant(QosNode *node, QosBudgetGrant *grant)
+{
+    State *state = node->state;
+    const World *world = node->cluster->arg;
+
+    if (world->lease)
+        grant->lease *= 2;
+    if (!qos_budget_mount_grant(&state->mount, grant, qos_node_now(node)))
+        return;
+    state->is_open = FALSE;
+    qos_cluster_trace(node->cluster, node, "has %.3f of R",
+                      (double)qos_budget_mount_rate(&state->mount, qos_node_now(node)) / R);
+}
+
+/* --- nodes --- */
+
+static void wake(QosNode *node)
+{
+    if (is_root(node))
+        wake_root(node);
+    else if (is_combiner(node))
+        wake_combiner(node);
+    else
+        wake_mount(node);
+    qos_node_wake_at(node, qos_node_now(node) + E);
+}
+
+static void start(QosNode *node)
+{
+    const World *world = node->cluster->arg;
+    const QosBudgetConfig config = config_of(world, MOUNTS);
+    State *state = g_new0(State, 1);
+
+    node->state = state;
+    if (is_mount(node))
+        qos_budget_mount_init(&state->mount, &config, 1, FLOOR_EACH, node->incarnation);
+    else
+        start_server(node);
+    qos_node_wake_at(node, qos_node_now(node) + E);
+}
+
+static void stop(QosNode *node)
+{
+    State *state = node->state;
+
+    qos_budget_free(state->budget);
+    if (state->answers != NULL)
+        g_array_unref(state->answers);
+    if (state->heard != NULL)
+        g_hash_table_unref(state->heard);
+    g_free(state);
+}
+
+static void receive_report(QosNode *node, QosNode *from, const guint8 *data, gsize length)
+{
+    State *state = node->state;
+    QosBudgetReport report = {0};
+
+    if (!qos_budget_report_decode(data, length, &report)) {
+        qos_cluster_fail(node->cluster, "%s cannot decode a report of %s", node->name, from->name);
+        return;
+    }
+    if (qos_budget_report(state->budget, from->number, &report, qos_node_now(node)))
+        g_hash_table_add(state->heard, GUINT_TO_POINTER(from->number));
+    qos_budget_report_clear(&report);
+}
+
+static void receive(QosNode *node, QosNode *from, GBytes *bytes)
+{
+    State *state = node->state;
+    gsize length;
+    const guint8 *data = g_bytes_get_data(bytes, &length);
+    QosBudgetGrant grant;
+
+    if (data[0] == REPORT) {
+        receive_report(node, from, data + 1, length - 1);
+        return;
+    }
+    if (!qos_budget_grant_decode(data + 1, length - 1, &grant)) {
+        qos_cluster_fail(node->cluster, "%s cannot decode a grant", node->name);
+    } else if (is_mount(node)) {
+        hear_grant(node, &grant);
+    } else if (qos_budget_pass_down(state->budget, &grant, qos_node_now(node), state->answers)) {
+        state->is_open = FALSE;
+        send_answers(node);
+    }
+}
+
+static const QosNodeClass node_class = {start, stop, receive, wake, describe};
+
+/* --- what must hold --- */
+
+static guint64 in_force(const QosNode *node)
+{
+    const State *state = node->state;
+
+    return state != NULL ? qos_budget_mount_rate(&state->mount, qos_node_now(node)) : 0;
+}
+
+static void check(QosCluster *cluster, QosNode *node G_GNUC_UNUSED)
+{
+    guint64 sum = 0;
+
+    if (!qos_faults_keep_time(&cluster->faults))
+        return;
+    for (guint i = 2; i < cluster->nodes->len; i++)
+        sum += in_force(cluster->nodes->pdata[i]);
+    if (sum > R)
+        qos_cluster_fail(cluster, "the rates in force are %.6f of R", (double)sum / R);
+}
+
+/* All that live, and whose servers do, have their shares again: of what they all want. */
+static void settled(QosCluster *cluster)
+{
+    guint living = 0;
+    guint64 sum = 0;
+
+    for (guint i = 2; i < cluster->nodes->len; i++) {
+        const QosNode *node = cluster->nodes->pdata[i];
+        if (node->is_dead || node->parent->is_dead || node_at(node, 0)->is_dead)
+            continue;
+        living++;
+        sum += in_force(node);
+        if (in_force(node) <= FLOOR_EACH)
+            qos_cluster_fail(cluster, "%s has no more than its floor", node->name);
+    }
+    if (living > 0 && sum < LEAST_USED)
+        qos_cluster_fail(cluster, "%u mounts have but %.3f of R", living, (double)sum / R);
+}
+
+/* --- the trial --- */
+
+static void build(QosCluster *cluster, const char *broken)
+{
+    World *world = g_new0(World, 1);
+    QosNode *root = qos_cluster_add(cluster, &node_class, NULL, "root");
+    QosNode *combiner = qos_cluster_add(cluster, &node_class, root, "server");
+
+    cluster->arg = world;
+    *world = (World){
+        .away = qos_cluster_chance(cluster, 500) ? QOS_BUDGET_AWAY_FLOOR : QOS_BUDGET_AWAY_STOP,
+        .lease = g_strcmp0(broken, "lease") == 0,
+        .missing = g_strcmp0(broken, "missing") == 0,
+        .ack = g_strcmp0(broken, "ack") == 0,
+    };
+    for (guint i = 0; i < MOUNTS; i++)
+        qos_cluster_add(cluster, &node_class, i < BEHIND ? combiner : root, "mount%u", i);
+}
+
+static void clear(QosCluster *cluster)
+{
+    g_free(cluster->arg);
+}
+
+static const char *const rules[] = {"lease", "missing", "ack", NULL};
+
+const QosTrial qos_trial_budget = {
+    .name = "budget",
+    .promise = "with share=hard the rates in force are at most R, at every instant",
+    .rules = rules,
+    .settles = 5 * QOS_SECOND,
+    .build = build,
+    .clear = clear,
+    .check = check,
+    .settled = settled,
+};
