@@ -11,8 +11,9 @@
  *   - from an answer: that, and the allotment that follows from this report and the raise that is
  *     granted. The member works out the same (core/budget_member.c);
  *   - from silence: the bound stays until the lease has ended, then it is the floor;
- *   - from a restart of the member: the bound of its former life stays beside the new one until its
- *     lease has ended, because a combiner's mounts live on.
+ *   - from a restart of the member: a combiner's mounts live on, and tell its new life by and by
+ *     what they hold. So the bound of the former life, less that, stays beside the new one until
+ *     its lease has ended.
  * So at every instant the rates in force are at most the sum of the bounds. An epoch raises bounds
  * by at most R less this sum. Level and raise are two numbers for that reason: those above the
  * level come down at once, and those below come up as far as what has come back, the lowest first.
@@ -257,7 +258,7 @@ static gboolean names_more_weight(const QosBudgetReport *report, guint64 limit)
     return FALSE;
 }
 
-/* The member has started again: its former life's share is one of its own until its lease ends. */
+/* The member has started again: the share of its former life is a ghost until its lease ends. */
 static void note_restart(const QosBudget *budget, QosBudgetMember *member, QosTime now)
 {
     const guint64 share = qos_budget_share_of(budget, member, now);
@@ -265,8 +266,20 @@ static void note_restart(const QosBudget *budget, QosBudgetMember *member, QosTi
 
     member->ghost = share - floor;
     member->ghost_until = MAX(member->until, member->ghost_until);
-    member->bound = 0;
+    member->bound = floor;
     member->report.served = 0;
+}
+
+/* What the member holds now. More than before is what mounts behind it have told its new life: of
+ * the ghost, so that nothing is counted twice, and no report makes the sum larger. */
+static void set_bound(QosBudget *budget, QosBudgetMember *member, guint64 held, QosTime now)
+{
+    const guint64 before = MAX(now < member->until ? member->bound : 0, member->floor);
+
+    if (held > before)
+        member->ghost -= MIN(member->ghost, held - before);
+    member->bound = held;
+    member->until = end_of_lease(now, budget->config.lease);
 }
 
 /* What was served since the report before, less what was assumed while the member was silent. */
@@ -300,8 +313,7 @@ gboolean qos_budget_report(QosBudget *budget, guint64 id, const QosBudgetReport 
     qos_budget_expect(budget, member, FALSE);
     member->is_fresh = report->count > 0;
     member->is_passed &= member->is_fresh;
-    member->bound = report->held;
-    member->until = end_of_lease(now, budget->config.lease);
+    set_bound(budget, member, report->held, now);
     return TRUE;
 }
 

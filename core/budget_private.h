@@ -14,7 +14,8 @@ typedef struct {
     gboolean is_expected;   /* it was answered, and has not reported since */
     guint64 bound;          /* the most that it may use until `until`, by this node's clock */
     QosTime until;
-    guint64 ghost; /* likewise, of what the member lent on in a former incarnation */
+    guint64 ghost; /* likewise, of what the member lent on in a former incarnation, and has not
+                      reported in this one */
     QosTime ghost_until;
     double assumed; /* an amount: counted as served while the member was silent */
 } QosBudgetMember;

@@ -153,7 +153,7 @@ static void report(QosBudgetWorld *world, guint number)
     mount->reported = world->now;
     qos_budget_mount_report(&mount->budget, demand, (guint64)mount->load.served, world->now,
                             &world->report);
-    world->active += demand > 0;
+    world->active++; /* the last report before it idles is of an epoch with work, too */
     if (demand > 0)
         set_timer(world, &mount->timer, REPORTS, number, world->now + retry_after(world));
     if (world->now < mount->silent_until || (event = post(world, UP, number)) == NULL)

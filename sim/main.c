@@ -14,6 +14,7 @@
 #include "base/near.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "sim/budget_goals.h"
 #include "sim/experiment.h"
 #include "sim/figures.h"
 #include "sim/grid.h"
@@ -32,6 +33,7 @@ typedef struct {
     gboolean csv;
     gboolean speed;
     gboolean grid;
+    gboolean mounts;
     char *hours;
     gboolean list;
     gboolean version;
@@ -129,6 +131,8 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
          "Run the grid of stores; 1: some are left idle", NULL},
         {"hours", 0, 0, G_OPTION_ARG_STRING, &program->hours,
          "With --grid: run each point for so many", "N"},
+        {"mounts", 0, 0, G_OPTION_ARG_NONE, &program->mounts,
+         "Run one budget over 10 to 10,000 mounts; 1: a goal is missed", NULL},
         {"list", 'l', 0, G_OPTION_ARG_NONE, &program->list, "List the scenarios", NULL},
         {"version", 'V', 0, G_OPTION_ARG_NONE, &program->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &program->scenarios, NULL, NULL},
@@ -357,6 +361,16 @@ static gboolean run_grid(const Program *program, GError **error)
     return missed == 0;
 }
 
+static gboolean run_mounts(const Program *program, GError **error)
+{
+    if (program->scenarios != NULL)
+        return usage_error(error, "--mounts has loads of its own: it takes no SCENARIO");
+    const guint missed = qos_budget_goals_print(stdout);
+    if (missed > 0)
+        qos_set_error(error, ERANGE, "%u runs miss their goals", missed);
+    return missed == 0;
+}
+
 static gboolean run(Program *program, char ***arguments, GError **error)
 {
     if (!parse_arguments(program, arguments, error))
@@ -371,6 +385,8 @@ static gboolean run(Program *program, char ***arguments, GError **error)
         return usage_error(error, "--hours is for --grid");
     if (program->grid)
         return run_grid(program, error);
+    if (program->mounts)
+        return run_mounts(program, error);
     if (!open_output(program, error))
         return FALSE;
     return program->scenarios != NULL ? run_named(program, error) : run_all(program, error);

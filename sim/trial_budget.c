@@ -22,6 +22,8 @@
 typedef struct {
     QosBudgetAway away;
     gboolean lease, missing, ack; /* what is broken */
+    QosTime shared[2 + MOUNTS];   /* when a mount had more than its floor; by node */
+    QosTime used;                 /* when half of R was in force */
 } World;
 
 typedef struct {
@@ -324,33 +326,38 @@ static guint64 in_force(const QosNode *node)
 
 static void check(QosCluster *cluster, QosNode *node G_GNUC_UNUSED)
 {
+    World *world = cluster->arg;
     guint64 sum = 0;
 
-    if (!qos_faults_keep_time(&cluster->faults))
-        return;
-    for (guint i = 2; i < cluster->nodes->len; i++)
-        sum += in_force(cluster->nodes->pdata[i]);
-    if (sum > R)
+    for (guint i = 2; i < cluster->nodes->len; i++) {
+        const guint64 rate = in_force(cluster->nodes->pdata[i]);
+        sum += rate;
+        if (rate > FLOOR_EACH)
+            world->shared[i] = cluster->now;
+    }
+    if (sum >= LEAST_USED)
+        world->used = cluster->now;
+    if (sum > R && qos_faults_keep_time(&cluster->faults))
         qos_cluster_fail(cluster, "the rates in force are %.6f of R", (double)sum / R);
 }
 
-/* All that live, and whose servers do, have their shares again: of what they all want. */
+/* All that live, and whose servers do, have their shares again: of what they all want. Where
+ * answers take long in the tree, a mount may be at its floor for a moment. */
 static void settled(QosCluster *cluster)
 {
+    const World *world = cluster->arg;
     guint living = 0;
-    guint64 sum = 0;
 
     for (guint i = 2; i < cluster->nodes->len; i++) {
         const QosNode *node = cluster->nodes->pdata[i];
         if (node->is_dead || node->parent->is_dead || node_at(node, 0)->is_dead)
             continue;
         living++;
-        sum += in_force(node);
-        if (in_force(node) <= FLOOR_EACH)
+        if (world->shared[i] < cluster->now - LEASE)
             qos_cluster_fail(cluster, "%s has no more than its floor", node->name);
     }
-    if (living > 0 && sum < LEAST_USED)
-        qos_cluster_fail(cluster, "%u mounts have but %.3f of R", living, (double)sum / R);
+    if (living > 0 && world->used < cluster->now - LEASE)
+        qos_cluster_fail(cluster, "%u mounts have less than half of R", living);
 }
 
 /* --- the trial --- */
