@@ -10,7 +10,7 @@
 #define MESSAGES     2.05  /* one up and one down, and the combiners' */
 #define NEXT_TO_ONE  1e-9
 #define TRIES        10
-#define TRIES_OF_ALL 10000 /* mounts, in all tries together */
+#define TRIES_OF_ALL 20000 /* mounts, in all tries together */
 #define PLENTY       100   /* mounts: so many want more than R in every second */
 
 #define E            QOS_BUDGET_EPOCH

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #define WARM_UP      5 /* s */
+#define STEADY       2 /* s: until a steady load has settled */
 #define STEP         QOS_MILLISECOND
 #define LONGEST      (10 * QOS_SECOND)
 #define REACHED      0.95
@@ -78,7 +79,7 @@ QosTime qos_budget_newcomer(const QosBudgetWorldConfig *config, guint tries)
         own.seed += i;
         g_autoptr(QosBudgetWorld) world = qos_budget_world_new(&own);
         const double share = (double)QOS_BUDGET_WORLD_LIMIT / own.mounts;
-        const QosTime begins = WARM_UP * QOS_SECOND + i * own.epoch / tries;
+        const QosTime begins = STEADY * QOS_SECOND + i * own.epoch / tries;
 
         qos_budget_world_turn(world, 0, FALSE);
         qos_budget_world_run(world, begins);
@@ -118,7 +119,7 @@ QosTime qos_budget_lost(const QosBudgetWorldConfig *config, guint tries)
         const double floor = own.share == QOS_BUDGET_HARD
                                  ? (double)QOS_BUDGET_WORLD_LIMIT / 100 * own.floor / own.mounts
                                  : 0;
-        const QosTime begins = WARM_UP * QOS_SECOND + i * own.epoch / tries;
+        const QosTime begins = STEADY * QOS_SECOND + i * own.epoch / tries;
 
         qos_budget_world_run(world, begins);
         const double share = qos_budget_world_rate(world, 0);

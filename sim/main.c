@@ -132,7 +132,7 @@ static gboolean parse_arguments(Program *program, char ***arguments, GError **er
         {"hours", 0, 0, G_OPTION_ARG_STRING, &program->hours,
          "With --grid: run each point for so many", "N"},
         {"mounts", 0, 0, G_OPTION_ARG_NONE, &program->mounts,
-         "Run one budget over 10 to 10,000 mounts; 1: a goal is missed", NULL},
+         "One budget over N mounts; 1: a goal is missed", NULL},
         {"list", 'l', 0, G_OPTION_ARG_NONE, &program->list, "List the scenarios", NULL},
         {"version", 'V', 0, G_OPTION_ARG_NONE, &program->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &program->scenarios, NULL, NULL},
