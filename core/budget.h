@@ -227,10 +227,10 @@ guint64 qos_budget_join(QosBudget *budget, guint64 id, guint64 weight, QosTime n
 void qos_budget_leave(QosBudget *budget, guint64 id, QosTime now);
 
 /*
- * A report has come from `id`; a copy is taken. FALSE, and nothing happened: `id` is unknown, the
- * report is late or repeated, it names more weight than the member has, or, with QOS_BUDGET_HARD,
- * says that it holds more than it can have (but for a lease after a restart): such a member is at
- * its floor when its lease has ended, and welcome then.
+ * A report has come from `id`; a copy is taken. FALSE, and nothing happened, where `id` is unknown,
+ * the report is late or repeated, or it names more weight than the member has. With QOS_BUDGET_HARD
+ * also where it says that it holds more than it can have, but for a lease after a restart. Such a
+ * member is at its floor when its lease has ended, and welcome then.
  */
 gboolean qos_budget_report(QosBudget *budget, guint64 id, const QosBudgetReport *report,
                            QosTime now);

@@ -47,8 +47,8 @@ static gboolean await_none(const QosOp *op, const QosInodeRef *file,
     return FALSE;
 }
 
-/* The number is read before other open files are looked for, because each later open of the file for
- * writing changes it. */
+/* The number is read before other open files are looked for, because each later open of the file
+ * for writing changes it. */
 static int admit_exec(QosOp *op, const QosOpenFile *open_file, guint known)
 {
     struct stat stat;
