@@ -53,8 +53,9 @@ static void run_sum(guint law)
     for (QosTime now = WINDOW; now <= LENGTH; now += WINDOW) {
         qos_budget_world_run(world, now);
         const double served = qos_budget_world_state(world).served;
-        print("sum", law, now,
-              (served - before) / ((double)QOS_BUDGET_WORLD_LIMIT * WINDOW / QOS_SECOND));
+        const double allowed =
+            (double)QOS_BUDGET_WORLD_LIMIT * ((double)WINDOW / (double)QOS_SECOND);
+        print("sum", law, now, (served - before) / allowed);
         before = served;
     }
 }
