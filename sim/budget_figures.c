@@ -9,7 +9,7 @@
  */
 #include "sim/budget_runs.h"
 
-#define WINDOW  (QOS_SECOND / 2)
+#define WINDOW  (500 * QOS_MILLISECOND)
 #define LENGTH  (30 * QOS_SECOND)
 #define BEGIN   (5 * QOS_SECOND)
 #define BEFORE  (QOS_SECOND / 2)
