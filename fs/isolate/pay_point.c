@@ -506,8 +506,8 @@ QosPayPoints *qos_pay_points_new(struct fuse_session *session, QosTime (*clock)(
                                                (GDestroyNotify)(void (*)(void))point_free);
     pay_points->passes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
     pay_points->to_forget = g_array_new(FALSE, FALSE, sizeof(fuse_ino_t));
-    if (qos_service_thread_start(&pay_points->thread, "tolls", &pay_points->lock, tell, pay_points,
-                                 NULL))
+    if (qos_service_thread_start(&pay_points->thread, "pay-points", &pay_points->lock, tell,
+                                 pay_points, NULL))
         return pay_points;
     clear(pay_points);
     return NULL;

@@ -2,9 +2,9 @@
  * The table of inodes. fs/store/inode.h has the contract.
  *
  * There are two indexes: by node id, and by key. An inode is in the first as long as it lives. It
- * leaves the second early if it is cold and its key is found to be a new file's.
+ * leaves the second early if it is closed and its key is found to be a new file's.
  *
- * A clock (second chance) tells which inode becomes cold, so that a reference changes no list and
+ * A clock (second chance) tells which inode is closed next, so that a reference changes no list and
  * is returned without the lock. On the clock are the inodes that may be closed. Those referenced
  * are there too until the hand meets them; then they leave it until their last reference is put. An
  * inode that was borrowed since the hand came by is spared once.

@@ -12,18 +12,18 @@
  * The inode goes when it has no look-up and no reference.
  *
  * The open descriptors are bounded. So of the inodes that are not referenced, some that were not
- * used for long become *cold*: the descriptor is closed, and the file is found again by the store's
+ * used for long are *closed*: their descriptor is, and the file is found again by the store's
  * file handle (fs/store/file_handle.h). An open descriptor pins the file, so no other file can get
- * its key. For a cold inode, the handle tells whether a file with its key is still the same. A file
- * without a name has no handle that opens, so its inode stays open (fs/store/inode_removed.c).
+ * its key. For a closed inode, the handle tells whether a file with its key is still the same. A
+ * file without a name has no handle that opens, so its inode stays open (fs/store/inode_removed.c).
  *
- * Inodes become cold once they hold half of the descriptors that the process may open
+ * Inodes are closed once they hold half of the descriptors that the process may open
  * (RLIMIT_NOFILE). If the store has no handles, or the daemon may not open them, all stay open, up
  * to three quarters. Then no more files become known (ENFILE) until the kernel forgets some. No
  * user may take more than a share of them (fs/quota.h; EMFILE), because the kernel keeps all that a
  * user walks through. An eighth is for what the daemon opens for itself, and the rest for open
- * files (fs/store/open_file.h). Threads of their own close the descriptors of forgotten and cold
- * inodes (fs/store/closer.h).
+ * files (fs/store/open_file.h). Threads of their own close the descriptors of forgotten and
+ * closed inodes (fs/store/closer.h).
  *
  * All counts change under the table's lock, except when a reference is returned. No system call is
  * made under it.
@@ -98,7 +98,7 @@ gboolean qos_inodes_is_file(QosInodes *inodes, fuse_ino_t id);
  * Directories have one name. */
 void qos_inodes_note_stale(QosInodes *inodes, fuse_ino_t id);
 /* `name` in `parent` is about to be removed, or to become another file's; while there is the
- * reference, the file does not become cold. On NFS it becomes cold, unless it is in use, because
+ * reference, the inode is not closed. On NFS it is closed, unless it is in use, because
  * NFS would give it another name (.nfs...) while the daemon has a descriptor of it. */
 void qos_inodes_begin_removal(QosInodes *inodes, const QosInodeRef *parent, const char *name,
                               QosInodeRef *ret_ref);

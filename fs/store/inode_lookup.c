@@ -2,10 +2,10 @@
  * From a name in the store to an inode of the table (fs/store/inode.h).
  *
  * A look-up opens the file behind the name, asks for its key, and finds or makes the inode with
- * that key. If that inode is cold, it also compares the file handle. If the file is likely to be
- * open_inode, the key is asked for by the name alone, and nothing is opened.
+ * that key. If that inode is closed, it also compares the file handle. If the file is likely to be
+ * open, the key is asked for by the name alone, and nothing is opened.
  *
- * A name that is to be removed is looked up only if inodes are cold, or may soon be, so that a
+ * A name that is to be removed is looked up only if inodes are closed, or may soon be, so that a
  * removal costs nothing more while few files are known. NFS is different, because it keeps a
  * removed file under another name while the daemon has a descriptor.
  */
@@ -32,7 +32,7 @@ static QosInode *inode_of_locked(QosInodes *inodes, const QosFacts *facts)
     return NULL;
 }
 
-/* The same, if it is the file with this handle. A open_inode inode is for certain. A cold one loses
+/* The same, if it is the file with this handle. An open inode is for certain. A closed one loses
  * its key if that has become another file's. */
 static QosInode *find_locked(QosInodes *inodes, const QosFacts *facts, const QosFileHandle *handle)
 {

@@ -10,7 +10,7 @@
  * descriptors may be of such files, shared among users as fs/quota.h says. Beyond that the oldest
  * is given up, and the file is lost if a program still holds it.
  *
- * An inode that is already cold must become open_inode before its name goes. inode_lookup.c does
+ * An inode that is already closed must be opened before its name goes. inode_lookup.c does
  * that.
  */
 #include <fcntl.h>

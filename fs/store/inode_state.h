@@ -199,7 +199,7 @@ void qos_inodes_disarm(QosInodes *inodes, int fd, QosFacts *facts);
 
 /* --- inode_removed.c --- */
 
-/* `inode`, referenced by the caller, is to become cold. Returns the one that is to become cold
+/* `inode`, referenced by the caller, is to be closed. Returns the one that is to be closed
  * instead, referenced too: `inode` itself; or, if that has lost its last name, one that lost it
  * earlier, or none (NULL). */
 QosInode *qos_inode_keep_removed(QosInodes *inodes, QosInode *inode);
