@@ -287,8 +287,9 @@ static void test_steps_of_the_owner(Fixture *fixture, gconstpointer data G_GNUC_
 
     qos_db_serve(fixture->db, step, &owner);
     await_step(&owner, 0);
+    const gint seen = g_atomic_int_get(&owner.steps);
     qos_db_wake(fixture->db);
-    await_step(&owner, g_atomic_int_get(&owner.steps));
+    await_step(&owner, seen);
     qos_db_serve(fixture->db, NULL, NULL);
     const gint steps = owner.steps;
     qos_db_wake(fixture->db);
