@@ -69,22 +69,32 @@ QosBudgetFigures qos_budget_figures(const QosBudgetWorldConfig *config, guint se
     return qos_budget_figures_silent(config, seconds, 0);
 }
 
+/* The world of a try, whose load is steady, and when its change is to come: at another part of an
+ * epoch in each try. */
+static QosBudgetWorld *steady_world(const QosBudgetWorldConfig *config, guint number, guint tries,
+                                    QosTime *ret_change)
+{
+    QosBudgetWorldConfig own = *config;
+
+    own.is_steady = TRUE;
+    own.seed += number;
+    *ret_change = STEADY * QOS_SECOND + number * config->epoch / tries;
+    return qos_budget_world_new(&own);
+}
+
 QosTime qos_budget_newcomer(const QosBudgetWorldConfig *config, guint tries)
 {
     QosTime longest = 0;
 
     for (guint i = 0; i < tries; i++) {
-        QosBudgetWorldConfig own = *config;
-        own.is_steady = TRUE;
-        own.seed += i;
-        g_autoptr(QosBudgetWorld) world = qos_budget_world_new(&own);
-        const double share = (double)QOS_BUDGET_WORLD_LIMIT / own.mounts;
-        const QosTime begins = STEADY * QOS_SECOND + i * own.epoch / tries;
+        QosTime begins;
+        g_autoptr(QosBudgetWorld) world = steady_world(config, i, tries, &begins);
+        const double share = (double)QOS_BUDGET_WORLD_LIMIT / config->mounts;
 
         qos_budget_world_turn(world, 0, FALSE);
         qos_budget_world_run(world, begins);
         const double before = qos_budget_world_rate(world, 1); /* of all but one */
-        const double target = REACHED * before * (own.mounts - 1) / own.mounts;
+        const double target = REACHED * before * (config->mounts - 1) / config->mounts;
         qos_budget_world_turn(world, 0, TRUE);
         QosTime now = begins;
         while (qos_budget_world_rate(world, 0) < MIN(target, share * REACHED) &&
@@ -112,21 +122,19 @@ QosTime qos_budget_lost(const QosBudgetWorldConfig *config, guint tries)
     QosTime longest = 0;
 
     for (guint i = 0; i < tries; i++) {
-        QosBudgetWorldConfig own = *config;
-        own.is_steady = TRUE;
-        own.seed += i;
-        g_autoptr(QosBudgetWorld) world = qos_budget_world_new(&own);
-        const double floor = own.share == QOS_BUDGET_HARD
-                                 ? (double)QOS_BUDGET_WORLD_LIMIT / 100 * own.floor / own.mounts
-                                 : 0;
-        const QosTime begins = STEADY * QOS_SECOND + i * own.epoch / tries;
+        QosTime begins;
+        g_autoptr(QosBudgetWorld) world = steady_world(config, i, tries, &begins);
+        const double floor =
+            config->share == QOS_BUDGET_HARD
+                ? (double)QOS_BUDGET_WORLD_LIMIT / 100 * config->floor / config->mounts
+                : 0;
 
         qos_budget_world_run(world, begins);
         const double share = qos_budget_world_rate(world, 0);
-        const double before = rest_of(world, own.mounts);
+        const double before = rest_of(world, config->mounts);
         qos_budget_world_kill(world, 0);
         QosTime now = begins;
-        while (rest_of(world, own.mounts) < before + REACHED * (share - floor) &&
+        while (rest_of(world, config->mounts) < before + REACHED * (share - floor) &&
                now < begins + LONGEST) {
             now += STEP * 5;
             qos_budget_world_run(world, now);
