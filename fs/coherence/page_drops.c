@@ -110,7 +110,7 @@ static void wake_locked(QosPages *pages)
     qos_service_thread_wake_locked(&pages->thread);
 }
 
-static void hurry(Drop *drop)
+static void make_due(Drop *drop)
 {
     drop->is_of_reads = FALSE;
     drop->due = 0;
@@ -121,7 +121,7 @@ void qos_pages_drop_range(QosPages *pages, fuse_ino_t ino, gint64 start, gint64 
     qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino) ?: add_locked(pages, ino);
     add_range(&drop->range, (Range){start, MAX(end, start + 1)});
-    hurry(drop);
+    make_due(drop);
     wake_locked(pages);
     qos_mutex_unlock(&pages->lock);
 }
@@ -131,7 +131,7 @@ void qos_pages_push_size(QosPages *pages, fuse_ino_t ino)
     qos_mutex_lock(&pages->lock);
     Drop *drop = find_locked(pages, ino) ?: add_locked(pages, ino);
     drop->pushes_size = TRUE;
-    hurry(drop);
+    make_due(drop);
     wake_locked(pages);
     qos_mutex_unlock(&pages->lock);
 }
@@ -185,7 +185,7 @@ gboolean qos_pages_await(QosPages *pages, fuse_ino_t ino, pid_t thread, QosEntry
         g_queue_push_tail(drop->later->len == 0 ? &drop->waiting : &drop->last, entry);
     /* A thread that asks for attributes has got the data of its READ. */
     if (drop != NULL && drop->is_of_reads && drop->reader == thread) {
-        hurry(drop);
+        make_due(drop);
         wake_locked(pages);
     }
     qos_mutex_unlock(&pages->lock);

@@ -9,16 +9,17 @@
  * that its limit holds whatever its threads do.
  *
  * Another job is seen to come when
- *   - it opens the file: then requests are boosted as long as it has the file open (opened());
- *   - it looks up the file's name: for a second from then on (file());
+ *   - it opens the file: then requests are boosted as long as it has the file open
+ *     (qos_boost_opened);
+ *   - it looks up the file's name: for a second from then on (qos_boost_file);
  *   - a reply tells it the attributes of the file: for a second likewise.
  *
  * - The kernel is to believe no name of a file on which another job's requests are parked, so that
  *   a job that names the file, as chmod(2) and unlink(2) do, looks the name up.
  * - Attributes may tell the kernel of a change. It then drops the file's pages, and waits for those
  *   that a READ or WRITE keeps locked. With a lock server it is told by the invalidator instead.
- * - A request looks as it is parked whether another job has come meanwhile (parked()), because that
- *   job may not have found it.
+ * - A request looks as it is parked whether another job has come meanwhile (qos_boost_parked),
+ *   because that job may not have found it.
  *
  * Limit: a job that comes by a name which the kernel still believes, or by a descriptor (O_PATH),
  * boosts nothing. It waits until the parked requests have their tokens. These share the rule's time
