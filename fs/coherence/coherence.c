@@ -97,19 +97,19 @@ static void add_nodes(QosOp *op, Needs needs)
 }
 
 /* Notes which lists have arrived, because this operation has come (fs/coherence/readdirplus.h). */
-static void note_lists(const QosOp *op)
+static void note_readdirplus(const QosOp *op)
 {
     const QosCoherence *coherence = op->fs->coherence;
     const QosOpcode opcode = op->entry.request.opcode;
-    gboolean was_late = FALSE;
+    gboolean was_overdue = FALSE;
 
     if (opcode != QOS_OP_READ && opcode != QOS_OP_WRITE)
-        was_late =
+        was_overdue =
             qos_readdirplus_note_arrived(coherence->readdirplus, fuse_req_ctx(op->fuse)->pid, NULL);
     if (opcode == QOS_OP_READDIR || opcode == QOS_OP_CLOSEDIR)
-        was_late |= qos_readdirplus_note_arrived(
+        was_overdue |= qos_readdirplus_note_arrived(
             coherence->readdirplus, g_atomic_int_get(&op->open_file->reader), op->open_file);
-    if (was_late)
+    if (was_overdue)
         qos_invalidator_outdate_names(coherence->invalidator);
 }
 
@@ -126,7 +126,7 @@ static void enter(QosOp *op)
 
     if (op->fs->coherence == NULL)
         return;
-    note_lists(op);
+    note_readdirplus(op);
     if (op->open_file != NULL)
         qos_open_file_note_use(op->open_file);
     if (!qos_op_locks_pages(op))
@@ -371,6 +371,7 @@ const QosHooks qos_coherence_hooks = {
     .leave = leave,
     .reply = qos_coherence_reply,
     .reply_open = qos_coherence_reply_open,
+    .reply_opendir = qos_coherence_reply_opendir,
     .list = list,
     .listed = listed,
 };

@@ -86,12 +86,12 @@ static Batch *join_locked(QosReaddirplus *readdirplus, fuse_ino_t directory)
 static gboolean remove_locked(QosReaddirplus *readdirplus, const Reply *reply)
 {
     Batch *batch = reply->batch;
-    const gboolean was_late = batch->is_overdue;
+    const gboolean was_overdue = batch->is_overdue;
 
-    if (batch->replies == 1 && !was_late)
+    if (batch->replies == 1 && !was_overdue)
         g_hash_table_remove(readdirplus->batches, batch);
     g_hash_table_remove(readdirplus->sent, reply);
-    return was_late;
+    return was_overdue;
 }
 
 static Reply *find_sent_locked(const QosReaddirplus *readdirplus, pid_t reader)
@@ -120,18 +120,18 @@ void qos_readdirplus_note_sent(QosReaddirplus *readdirplus, pid_t reader, gconst
 gboolean qos_readdirplus_note_arrived(QosReaddirplus *readdirplus, pid_t reader,
                                       gconstpointer open_file)
 {
-    gboolean was_late = FALSE;
+    gboolean was_overdue = FALSE;
 
     if (g_atomic_int_get(&readdirplus->count) == 0)
         return FALSE;
     qos_mutex_lock(&readdirplus->lock);
     const Reply *reply = find_sent_locked(readdirplus, reader);
     if (reply != NULL && (open_file == NULL || reply->open_file == open_file)) {
-        was_late = remove_locked(readdirplus, reply);
+        was_overdue = remove_locked(readdirplus, reply);
         g_atomic_int_set(&readdirplus->count, (gint)g_hash_table_size(readdirplus->sent));
     }
     qos_mutex_unlock(&readdirplus->lock);
-    return was_late;
+    return was_overdue;
 }
 
 gboolean qos_readdirplus_is_in_flight(QosReaddirplus *readdirplus, fuse_ino_t directory)

@@ -244,3 +244,12 @@ void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file)
 {
     op->reply.info.keep_cache = keeps_pages(op, ino, open_file);
 }
+
+/* With a lock server a change of another mount would not reach a list that the kernel keeps. */
+void qos_coherence_reply_opendir(QosOp *op)
+{
+    struct fuse_file_info *info = &op->reply.info;
+
+    info->keep_cache = op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_fs_is_shared(op->fs);
+    info->cache_readdir = info->keep_cache;
+}

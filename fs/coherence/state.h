@@ -38,6 +38,7 @@ void qos_coherence_end_listed(QosOp *op, int error, const struct stat *stat);
 
 void qos_coherence_reply(QosOp *op, QosTold *told);
 void qos_coherence_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file);
+void qos_coherence_reply_opendir(QosOp *op);
 /* The operation's inode, if it has a reference on that by an open file; else NULL. */
 const QosInodeRef *qos_coherence_ref(const QosOp *op, fuse_ino_t ino);
 /* A list of the names in the operation's directory is about to be made: whether the kernel may keep

@@ -77,9 +77,7 @@ static int run_opendir(QosOp *op)
     if (op->fs->config.no_atime)
         qos_open_file_spare_atime(open_file);
     op->reply.open_file = g_steal_pointer(&open_file);
-    op->reply.info.keep_cache =
-        op->fs->config.cache == QOS_CACHE_ALWAYS && !qos_fs_is_shared(op->fs);
-    op->reply.info.cache_readdir = op->reply.info.keep_cache;
+    qos_reply_opendir(op);
     return 0;
 }
 

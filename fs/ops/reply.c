@@ -56,6 +56,14 @@ void qos_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file)
     }
 }
 
+void qos_reply_opendir(QosOp *op)
+{
+    for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {
+        if (qos_hooks[i]->reply_opendir != NULL)
+            qos_hooks[i]->reply_opendir(op);
+    }
+}
+
 gboolean qos_reply_lists(QosOp *op, guint64 number, const char *name, gboolean is_first)
 {
     for (guint i = 0; i < QOS_HOOKS_COUNT; i++) {

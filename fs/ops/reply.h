@@ -23,6 +23,8 @@ double qos_reply_absence(QosOp *op);
 /* The file `ino` was opened as `open_file`: sets reply.info.keep_cache, and adds the job to those
  * that have it open. */
 void qos_reply_open(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file);
+/* A directory was opened: sets reply.info.keep_cache and cache_readdir. */
+void qos_reply_opendir(QosOp *op);
 /* As `list` and `listed` of the hooks. */
 gboolean qos_reply_lists(QosOp *op, guint64 number, const char *name, gboolean is_first);
 void qos_reply_listed(QosOp *op, int error, const struct stat *stat);

@@ -4,8 +4,8 @@
  * Both act at the same moments of each operation (fs/ops/dispatch.h). Neither may know of the
  * other, and the handlers may know of neither. So each is a table of functions, and dispatch calls
  * both tables at these moments, always in the same order (fs/ops/dispatch.c). Each function may be
- * NULL. They find what the handler knows in the operation's arguments, and what a reply tells in
- * the arguments of `reply`.
+ * NULL. The functions find what the handler knows in `target` of the operation, and what a reply
+ * tells in the arguments of `reply`.
  *
  *     enter              it has come, its caller is known, and it is about to ask the gate
  *     begin_early ...    it is to wait, and memory is short for what it brought
@@ -50,10 +50,10 @@ typedef struct QosHooks {
      * like. */
     void (*enter)(QosOp *op);
     /*
-     * Instead of serve and settle, if the store is called before the operation's turn and only its
-     * answer waits. FALSE: the store must not be called now. After TRUE the second function
-     * follows, and `is_made` tells that the store was called. In the operation's turn all others
-     * are called.
+     * Around a call of the store before the operation's turn, if only its answer is to wait. FALSE:
+     * the store must not be called now. After TRUE the second function follows, and `is_made` tells
+     * that the store was called. In the operation's turn all functions from `serve` on are called
+     * as for any other; entry.request.is_stored tells them that the store was called already.
      */
     gboolean (*begin_early)(QosOp *op);
     void (*end_early)(QosOp *op, gboolean is_made);
@@ -63,7 +63,8 @@ typedef struct QosHooks {
     /* FALSE: it waits. */
     gboolean (*serve)(QosOp *op);
     /* The thread has the caller's identity. Returns 0, or the -errno with which the operation is to
-     * end without the call. Called once more if the store has refused and is called again. */
+     * end without the call. Called once more if the store has refused and is called again, and in
+     * the turn of an operation that the store was called for early. */
     int (*call)(QosOp *op);
     /* op->progress.result has come of it, also without a call. Once; it may wait for moments. */
     void (*called)(QosOp *op);
@@ -79,6 +80,9 @@ typedef struct QosHooks {
     /* Likewise, for the file `ino` that an OPEN or CREATE has opened as `open_file`. The first
      * table says whether the kernel keeps its pages: op->reply.info.keep_cache. */
     void (*reply_open)(QosOp *op, fuse_ino_t ino, QosOpenFile *open_file);
+    /* Likewise, for the directory that an OPENDIR has opened: whether the kernel keeps its list
+     * (op->reply.info.keep_cache and cache_readdir). */
+    void (*reply_opendir)(QosOp *op);
     /* Likewise, for each name of a list with attributes, of the inode `number` of the store. FALSE:
      * the list is to tell the name alone. `is_first`: the list is of the directory's first names.
      * Behind TRUE the name is looked up, and the second says what came of it: 0 and what it is, or
