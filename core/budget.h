@@ -19,6 +19,8 @@
  * thousandths of a unit, a level in thousandths of a unit a second for each unit of weight. Rates
  * and amounts stop at G_MAXUINT64, which means "no bound".
  *
+ * Limit: no rule uses it yet, and the lock server does not carry reports so far.
+ *
  * Pure: time is an argument; each node passes the time by its own clock. The caller locks.
  */
 #pragma once

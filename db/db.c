@@ -44,7 +44,7 @@ static gboolean write_snapshot(QosDb *db, const QosDbSnapshot *snapshot, gboolea
         qos_db_write_history_locked(db, rows, snapshot->wall, snapshot->history_days, &error);
     qos_mutex_unlock(&db->lock);
     if (error && !is_warned)
-        g_warning("%s; the totals of jobs will be saved when that is mended, and their history has "
+        g_warning("%s; the totals of jobs will be saved when that is fixed, and their history has "
                   "a gap until then",
                   error->message);
     return !error;

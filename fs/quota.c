@@ -1,5 +1,5 @@
 /*
- * Places that all jobs share by a quota; fs/quota.h has the rule.
+ * Units that all jobs share by a quota; fs/quota.h has the rule.
  */
 #include "fs/quota.h"
 

@@ -1,7 +1,7 @@
 /*
- * A bounded number of quota that all jobs share, so that no job takes them all.
+ * How much of a bounded common resource a job and a user may have, so that no job takes all of it.
  *
- * One job may have QOS_QUOTA_SHARE times as many quota as it leaves free. So a job alone gets
+ * One job may have QOS_QUOTA_SHARE times as many units as it leaves free. So a job alone gets
  * seven eighths of all, and each further job that takes what it can leaves some to the next. This
  * is a dynamic threshold (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
  * packet switches", 1998). In the same way one user may have QOS_QUOTA_USER_SHARE times as many,
@@ -23,20 +23,20 @@ typedef enum {
     QOS_QUOTA_OF_USER,   /* the user has its share, the job has not */
 } QosQuotaVerdict;
 
-/* Whether a job may have a further place. `left` quota are free, the job has `of_job` and its user
+/* Whether a job may have one more unit. `left` units are free, the job has `of_job` and its user
  * `of_user`; that is 0 for a user without bounds. */
 QosQuotaVerdict qos_quota_check(guint left, guint of_job, guint of_user);
 
-/* The quota, and how many each job and user has. */
+/* The units, and how many each job and user has. */
 typedef struct {
     guint most;
     guint taken;
-    GHashTable *counts; /* QosJob or QosUser -> how many quota it has */
+    GHashTable *counts; /* QosJob or QosUser -> how many units it has */
 } QosQuota;
 
 void qos_quota_init(QosQuota *quota, guint most);
 void qos_quota_clear(QosQuota *quota);
 /* FALSE: there is none for `job` and `user` (NULL: one without bounds). Both are borrowed until the
- * place is given back. */
+ * unit is given back. */
 gboolean qos_quota_take(QosQuota *quota, QosJob *job, QosUser *user);
 void qos_quota_give_back(QosQuota *quota, QosJob *job, QosUser *user);

@@ -9,12 +9,12 @@
  *
  *   - At most `slots` requests are inside. Beyond that, the policy keeps them, in its own order.
  *   - One job has at most `slots` less an eighth (at least one less) inside, so that no job ever
- *     holds all slots. Due requests beyond that are held in the job, in order, and go as other
+ *     holds all slots. Due requests beyond that wait in the job's queue, in order, and go as other
  *     requests of the job leave.
  *   - A request that the store has not answered for QOS_STALL_TIME no longer takes a slot from
  *     other jobs (fs/slots.h).
  *   - One user has at most as many requests inside, with all jobs, as two jobs. Due requests beyond
- *     that are held with the user, and go as other requests of the user leave.
+ *     that wait in the user's queue, and go as other requests of the user leave.
  *
  * Lock holders. While some requests are under way, the kernel holds a lock that other jobs may want
  * (`holds_lock`). Such a request goes before its class has a token, because those jobs would wait

@@ -34,8 +34,8 @@
  * no request: its look-ups pay.) If that has lasted for QOS_DEBT_MAX, all payers that wait take
  * turns with the lock holders and the write-back that came later, and share the rule's time evenly
  * with these. A payer then goes although the class is in debt: at the debt that the class had when
- * this began, and with it to no more than QOS_DEBT_MAX (`level`). So no request with a wanted lock
- * waits for a later one. A lock holder that comes meanwhile waits behind the payers that were
+ * this began, and with it to no more than QOS_DEBT_MAX (`level`). So no request with a contended
+ * lock waits for a later one. A lock holder that comes meanwhile waits behind the payers that were
  * passed over. Each payer lowers that level by a quarter of what it takes (PAID_PART). So the class
  * comes out of debt, and its lock holders need not wait any more.
  *

@@ -236,7 +236,7 @@ static void database_trouble(const char *message, gpointer arg)
     QosGrants *grants = arg;
 
     if (message)
-        g_warning("%s; mounts that are new wait until that is mended, all others are served",
+        g_warning("%s; mounts that are new wait until that is fixed, all others are served",
                   message);
     else
         g_message("the database works again");

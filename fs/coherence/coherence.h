@@ -29,12 +29,12 @@
  * forgotten the old one. So if the number of a file is known only when its directory is held, no
  * second look-up is needed.
  *
- * An operation that waits for long holds no thread (fs/coherence/op_credits.h), but it keeps its
- * slot in the store; a worker goes on with it. If a credit to read is not to be had, because there
- * is no server or it is full, the operation goes on, and its reply is not cached. A change waits,
- * and asks again. docs/design/coherence.md says how long, and what happens if its credit is lost
- * while it is in the store. Pages that no call for a credit would reach are found on the way
- * (fs/coherence/stale_pages.h). They are dropped before attributes are answered.
+ * An operation that waits for long holds no thread (fs/coherence/op_credits.h) and no slot. A
+ * worker goes on with it, whether a slot is free or not. If a credit to read is not to be had,
+ * because there is no server or it is full, the operation goes on, and its reply is not cached. A
+ * change waits, and asks again. docs/design/coherence.md says how long, and what happens if its
+ * credit is lost while it is in the store. Pages that no call for a credit would reach are found on
+ * the way (fs/coherence/stale_pages.h). They are dropped before attributes are answered.
  *
  * Operations never wait in a circle, for three reasons. An operation that has a credit in use is in
  * the store, or waits for a credit later in the order. No credit is in use while a request waits

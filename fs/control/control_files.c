@@ -2,7 +2,7 @@
  * The hidden directory `.qosfs` of a mount's root: it is found by name, and never listed.
  *
  * A file is a line of the table below. Its text is made at the open (fs/control/control_texts.c)
- * and belongs to the handle, so that a reader sees one moment in however many pieces it reads.
+ * and belongs to the open file, so that a reader sees one moment in however many pieces it reads.
  * Sizes are 0 as in /proc, and reading is direct, to the end of the text. The kernel checks the
  * modes (default_permissions). It lets root pass, so writing is checked here again.
  */

@@ -59,7 +59,7 @@ static void save_shares(QosControl *control)
         return;
     g_autoptr(GArray) shares = copy_shares(gate, jobs);
     if (!qos_db_save_shares(control->db, shares, is_all, &error) && !control->shares_fail)
-        g_warning("%s; what jobs lent and borrowed will be saved when that is mended",
+        g_warning("%s; what jobs lent and borrowed will be saved when that is fixed",
                   error->message);
     control->shares_fail = error != NULL;
     if (error)

@@ -16,7 +16,7 @@ typedef struct {
     QosReportJobs jobs;
 } QosControlText;
 
-/* A text that a user has open: the handle of all open files of that user that have it. */
+/* A text that a user has open; all open files of that user that have it share this. */
 typedef struct {
     GBytes *text;
     QosUser *user; /* NULL: a user that nothing bounds */

@@ -134,13 +134,13 @@ QosCredit qos_filelock_table_join(const QosFileLockTable *table)
 
 QosCredit qos_filelock_table_of_owner(const QosFileLockTable *table, guint64 owner)
 {
-    g_autoptr(GArray) his = array_new();
+    g_autoptr(GArray) locks = array_new();
 
     for (guint i = 0; i < count_of(table); i++) {
         if (lock_at(table, i)->owner == owner)
-            g_array_append_val(his, *lock_at(table, i));
+            g_array_append_val(locks, *lock_at(table, i));
     }
-    return join_locks((const QosFileLock *)his->data, his->len);
+    return join_locks((const QosFileLock *)locks->data, locks->len);
 }
 
 /* --- changing --- */
@@ -193,12 +193,13 @@ void qos_filelock_table_set(QosFileLockTable *table, const QosFileLock *lock)
 
     for (guint i = 0; i < count_of(table); i++) {
         const QosFileLock *old = lock_at(table, i);
-        gboolean is_his = old->owner == lock->owner;
+        gboolean is_same_owner = old->owner == lock->owner;
 
-        if (is_his && old->span.writes == lock->span.writes && touches(&old->span, &lock->span)) {
+        if (is_same_owner && old->span.writes == lock->span.writes &&
+            touches(&old->span, &lock->span)) {
             merged.span.first = MIN(merged.span.first, old->span.first);
             merged.span.last = MAX(merged.span.last, old->span.last);
-        } else if (is_his && overlaps(&old->span, lock->span.first, lock->span.last)) {
+        } else if (is_same_owner && overlaps(&old->span, lock->span.first, lock->span.last)) {
             insert_rest(locks, old, lock->span.first, lock->span.last);
         } else {
             insert(locks, old);

@@ -13,15 +13,15 @@
  *
  *     ARRIVING -> PARKED -> RUNNING          moved its data, then came due
  *     ARRIVING -> DUE -> RUNNING             came due first: park() says "run it"
- *     PARKED -> CANCELLED                    interrupted, or the mount ends
+ *     PARKED -> CANCELLED                    interrupted, read-ahead that makes way, the mount ends
  *     ARRIVING -> CANCELLED                  there is no room for it to wait
  *
  * The workers take turns (leader and followers): the leader sleeps until the nearest deadline; when
  * something is due, it names the next leader and runs it. There are never more workers than
  * requests may be in the store, and they are made on demand.
  *
- * Lock: `lock` is the only one, and all calls take it. It is not held while run() or cancelled() is
- * called.
+ * Lock: `lock` is the only one. All calls take it; qos_gate_boost() and qos_gate_holder() only
+ * while requests wait with a kernel lock. It is not held while run() or cancelled() is called.
  */
 #pragma once
 
@@ -34,7 +34,8 @@ typedef struct QosEntry QosEntry;
 /* One request on its way through the gate; the operation embeds it. */
 struct QosEntry {
     QosRequest request;
-    /* Runs the request in the store, calls qos_gate_leave() and frees it. Called by a worker. */
+    /* Runs the request in the store, calls qos_gate_leave() and frees it. Called by a worker, or by
+     * the thread that has the entry from qos_gate_next(). */
     void (*run)(QosEntry *entry);
     /* Answers and frees a request that was taken back with `error` (an errno). Any thread. */
     void (*cancelled)(QosEntry *entry, int error);

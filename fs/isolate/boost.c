@@ -68,7 +68,7 @@ static gboolean has_come(const QosBoosts *boosts, fuse_ino_t ino, const QosJob *
            __atomic_load_n(&file->until, __ATOMIC_RELAXED) > qos_clock_now();
 }
 
-gboolean qos_boost_is_wanted(const QosOp *op)
+gboolean qos_boost_is_contended(const QosOp *op)
 {
     const QosFs *fs = op->fs;
     const QosJob *job = op->entry.request.job;

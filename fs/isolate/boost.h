@@ -44,7 +44,7 @@ QosGateHolder qos_boost_file(const QosOp *op, fuse_ino_t ino);
 void qos_boost_opened(QosFs *fs, fuse_ino_t ino, const QosJob *job);
 /* TRUE where another job may want the lock that the kernel holds of a file for `op`: it has the
  * file open, or has come for it within the last second. Every READ and WRITE asks. */
-gboolean qos_boost_is_wanted(const QosOp *op);
+gboolean qos_boost_is_contended(const QosOp *op);
 /* A request of `job`, which is not looked into, was parked. The kernel holds the lock of the file
  * `ino` for it. */
 void qos_boost_parked(QosFs *fs, fuse_ino_t ino, const QosJob *job);

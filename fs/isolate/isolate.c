@@ -88,7 +88,7 @@ static void note_lock(QosOp *op)
         op->target.locks_directory || (op->target.locked_file == NULL &&
                                        qos_inodes_is_directory(op->fs->inodes, op->target.locks));
     request->lock = op->target.locks;
-    request->holds_lock |= op->isolation.locks_directory || qos_boost_is_wanted(op);
+    request->holds_lock |= op->isolation.locks_directory || qos_boost_is_contended(op);
     if (request->fills_cache ||
         (op->isolation.locks_directory &&
          (request->opcode == QOS_OP_LOOKUP || qos_pay_points_count(request->opcode))))

@@ -11,6 +11,8 @@
  *                   makes a pay point
  *     reply         the kernel believes nothing that it must ask for again, and the parked requests
  *                   that it may come to wait for are boosted
+ *     reply_open    the job joins those that have the file open; if it is new there, the parked
+ *                   requests of others are boosted
  */
 #pragma once
 

@@ -24,9 +24,10 @@
  * Thread-safe. One thread, the *link*, reads the socket and makes the callbacks, unless another
  * thread does so in its place (qos_lockclient_await). All callbacks come from these two, one at a
  * time, without locks. They must not block, and may call any function below but
- * qos_lockclient_free() and qos_lockclient_await(). A thread that asks for a credit or releases one
- * sends the message itself, if the socket takes it at once (fs/lockclient/link.h). No function
- * below waits for anything but the locks of client and link.
+ * qos_lockclient_free(), qos_lockclient_await() and qos_lockclient_await_first(). A thread that
+ * asks for a credit or releases one sends the message itself, if the socket takes it at once
+ * (fs/lockclient/link.h). Apart from these three, no function below waits for anything but the
+ * locks of client and link.
  */
 #pragma once
 

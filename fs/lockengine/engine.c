@@ -166,7 +166,7 @@ static void end_waiting(QosLockengine *engine, const QosOutput *output, QosTime 
         drop_some(engine, qos_lockcache_evict, EVICT_WHEN_FULL, now);
 }
 
-/* Tells the postponed uses that are due to ask again. */
+/* Tells the refused uses that are due to ask again. */
 static void end_retries(QosLockengine *engine, QosTime now)
 {
     QosLockUse *use;

@@ -14,7 +14,7 @@ typedef struct {
     QosCredit again;  /* what else was wanted meanwhile */
     gboolean is_shrink;
     gboolean is_void; /* see fs/lockengine/engine.h */
-} Drop;
+} Recall;
 
 static const QosResourceType *type_of(const QosResource *resource)
 {
@@ -75,26 +75,26 @@ QosCredit qos_recalls_all(const QosResourceType *type, const QosCredit *owned)
 
 /* --- the recalls --- */
 
-static void free_drop(gpointer data)
+static void free_recall(gpointer data)
 {
-    Drop *drop = data;
-    const QosResourceType *type = type_of(&drop->resource);
+    Recall *recall = data;
+    const QosResourceType *type = type_of(&recall->resource);
 
-    qos_credit_clear(type, &drop->credit);
-    qos_credit_clear(type, &drop->beside);
-    qos_credit_clear(type, &drop->again);
-    g_free(drop);
+    qos_credit_clear(type, &recall->credit);
+    qos_credit_clear(type, &recall->beside);
+    qos_credit_clear(type, &recall->again);
+    g_free(recall);
 }
 
-static guint hash_drop(gconstpointer drop)
+static guint hash_recall(gconstpointer recall)
 {
-    return qos_resource_hash(drop); /* its first member */
+    return qos_resource_hash(recall); /* its first member */
 }
 
 void qos_recalls_init(QosRecalls *recalls)
 {
-    G_STATIC_ASSERT(G_STRUCT_OFFSET(Drop, resource) == 0);
-    recalls->by_resource = g_hash_table_new_full(hash_drop, qos_resource_equal, NULL, free_drop);
+    G_STATIC_ASSERT(G_STRUCT_OFFSET(Recall, resource) == 0);
+    recalls->by_resource = g_hash_table_new_full(hash_recall, qos_resource_equal, NULL, free_recall);
 }
 
 void qos_recalls_clear(QosRecalls *recalls)
@@ -103,7 +103,7 @@ void qos_recalls_clear(QosRecalls *recalls)
 }
 
 /* Each use asks for it: mostly there are none at all. */
-static Drop *find(const QosRecalls *recalls, const QosResource *resource)
+static Recall *find(const QosRecalls *recalls, const QosResource *resource)
 {
     if (g_hash_table_size(recalls->by_resource) == 0)
         return NULL;
@@ -141,22 +141,22 @@ gboolean qos_recalls_begin(QosRecalls *recalls, QosOwner *owner, const QosResour
                            const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(recalls, resource);
+    Recall *recall = find(recalls, resource);
 
-    if (drop != NULL) {
+    if (recall != NULL) {
         if (!is_shrink)
-            type->join(&drop->again, credit);
+            type->join(&recall->again, credit);
         return FALSE;
     }
-    drop = g_new0(Drop, 1);
-    drop->resource = *resource;
-    drop->credit = qos_credit_copy(type, credit);
-    drop->is_shrink = is_shrink;
+    recall = g_new0(Recall, 1);
+    recall->resource = *resource;
+    recall->credit = qos_credit_copy(type, credit);
+    recall->is_shrink = is_shrink;
     if (type->widened && !is_shrink)
-        drop->beside = beside(owner, resource, credit);
-    g_hash_table_add(recalls->by_resource, drop);
+        recall->beside = beside(owner, resource, credit);
+    g_hash_table_add(recalls->by_resource, recall);
     *ret_told = qos_credit_copy(type, credit);
-    type->join(ret_told, &drop->beside);
+    type->join(ret_told, &recall->beside);
     if (type->widened)
         cut_to_owned(owner, resource, ret_told);
     return TRUE;
@@ -164,9 +164,9 @@ gboolean qos_recalls_begin(QosRecalls *recalls, QosOwner *owner, const QosResour
 
 gboolean qos_recalls_is_shrink(const QosRecalls *recalls, const QosResource *resource)
 {
-    const Drop *drop = find(recalls, resource);
+    const Recall *recall = find(recalls, resource);
 
-    return drop != NULL && drop->is_shrink;
+    return recall != NULL && recall->is_shrink;
 }
 
 void qos_recalls_note_miss(QosOwner *owner, const QosResource *resource)
@@ -179,50 +179,51 @@ void qos_recalls_note_miss(QosOwner *owner, const QosResource *resource)
 
 /* If a part that another mount waits for is in use, it has gone to that mount and come back since.
  * That mount waits for it no more, so the part stays and the rest goes. */
-static void keep_used(Drop *drop, const QosCredit *used)
+static void keep_used(Recall *recall, const QosCredit *used)
 {
-    const QosResourceType *type = type_of(&drop->resource);
+    const QosResourceType *type = type_of(&recall->resource);
     QosCredit all = qos_recalls_all(type, used);
 
-    type->diff(&drop->credit, &all);
+    type->diff(&recall->credit, &all);
     qos_credit_clear(type, &all);
 }
 
 void qos_recalls_note_use(QosRecalls *recalls, const QosResource *resource, const QosCredit *credit)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(recalls, resource);
+    Recall *recall = find(recalls, resource);
 
-    if (drop == NULL)
+    if (recall == NULL)
         return;
-    const gboolean is_told = type->conflicts(credit, &drop->credit);
-    if (is_told && !drop->is_shrink)
-        keep_used(drop, credit);
+    const gboolean is_told = type->conflicts(credit, &recall->credit);
+    if (is_told && !recall->is_shrink)
+        keep_used(recall, credit);
     else
-        drop->is_void |= is_told;
-    if (type->conflicts(credit, &drop->beside))
-        qos_credit_clear(type, &drop->beside);
+        recall->is_void |= is_told;
+    if (type->conflicts(credit, &recall->beside))
+        qos_credit_clear(type, &recall->beside);
 }
 
 gboolean qos_recalls_keep(QosRecalls *recalls, const QosResource *resource, const QosCredit *credit)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(recalls, resource);
+    Recall *recall = find(recalls, resource);
 
-    if (drop == NULL || drop->is_shrink || type->conflicts(credit, &drop->credit))
+    if (recall == NULL || recall->is_shrink || type->conflicts(credit, &recall->credit))
         return FALSE;
-    type->diff(&drop->beside, credit);
+    type->diff(&recall->beside, credit);
     return TRUE;
 }
 
 gboolean qos_recalls_spare(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
                            guint times)
 {
-    const Drop *drop = find(recalls, resource);
+    const Recall *recall = find(recalls, resource);
     QosLockcacheEntry *entry = qos_owner_extra(owner, resource);
 
-    if (drop == NULL || !drop->is_shrink || !qos_credit_is_empty(type_of(resource), &drop->again) ||
-        entry == NULL || entry->bytes == 0 || entry->spared >= MIN(times, G_MAXUINT8))
+    if (recall == NULL || !recall->is_shrink ||
+        !qos_credit_is_empty(type_of(resource), &recall->again) || entry == NULL ||
+        entry->bytes == 0 || entry->spared >= MIN(times, G_MAXUINT8))
         return FALSE;
     entry->spared++;
     g_hash_table_remove(recalls->by_resource, resource);
@@ -231,32 +232,32 @@ gboolean qos_recalls_spare(QosRecalls *recalls, QosOwner *owner, const QosResour
 
 void qos_recalls_note_loss(QosRecalls *recalls, const QosResource *resource)
 {
-    Drop *drop = find(recalls, resource);
+    Recall *recall = find(recalls, resource);
 
-    if (drop == NULL)
+    if (recall == NULL)
         return;
-    drop->is_void = TRUE;
-    qos_credit_clear(type_of(resource), &drop->again);
+    recall->is_void = TRUE;
+    qos_credit_clear(type_of(resource), &recall->again);
 }
 
 gboolean qos_recalls_release(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
                              const QosCredit *credit, QosTime now, QosCredit *ret_again)
 {
     const QosResourceType *type = type_of(resource);
-    Drop *drop = find(recalls, resource);
+    Recall *recall = find(recalls, resource);
 
-    if (drop == NULL)
+    if (recall == NULL)
         return FALSE;
-    g_assert(type->widened || type->matches(&drop->credit, credit));
+    g_assert(type->widened || type->matches(&recall->credit, credit));
     g_hash_table_steal(recalls->by_resource, resource);
-    if (!drop->is_void && !qos_credit_is_empty(type, &drop->beside))
-        qos_credit_cancel(owner, now, resource, &drop->beside, TRUE); /* goes before */
-    gboolean is_done = !drop->is_void && !qos_credit_is_empty(type, &drop->credit) &&
-                       qos_credit_cancel(owner, now, resource, &drop->credit, drop->is_shrink);
-    *ret_again = drop->again;
-    drop->again = (QosCredit){0};
-    if (is_done && type->matches(ret_again, &drop->credit))
+    if (!recall->is_void && !qos_credit_is_empty(type, &recall->beside))
+        qos_credit_cancel(owner, now, resource, &recall->beside, TRUE); /* goes before */
+    gboolean is_done = !recall->is_void && !qos_credit_is_empty(type, &recall->credit) &&
+                       qos_credit_cancel(owner, now, resource, &recall->credit, recall->is_shrink);
+    *ret_again = recall->again;
+    recall->again = (QosCredit){0};
+    if (is_done && type->matches(ret_again, &recall->credit))
         qos_credit_clear(type, ret_again); /* is done with it */
-    free_drop(drop);
+    free_recall(recall);
     return TRUE;
 }

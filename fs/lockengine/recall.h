@@ -1,9 +1,9 @@
 /*
  * The recalls under way: what the mount was told to forget and has not released yet, before it goes
- * back to the server. fs/lockengine/engine.h says when a drop is void.
+ * back to the server. fs/lockengine/engine.h says when a recall is void.
  *
- * There is one drop of a resource at a time. What other mounts want of the resource meanwhile comes
- * after it. Pure; the caller locks.
+ * There is one recall of a resource at a time. What other mounts want of the resource meanwhile
+ * comes after it. Pure; the caller locks.
  */
 #pragma once
 
@@ -11,24 +11,25 @@
 
 /* Embedded. */
 typedef struct {
-    GHashTable *by_resource; /* of Drop */
+    GHashTable *by_resource; /* of Recall */
 } QosRecalls;
 
 void qos_recalls_init(QosRecalls *recalls);
 void qos_recalls_clear(QosRecalls *recalls);
 
 /*
- * Begins a drop: `credit`, of what the owner has of the resource, is in the way of another mount;
+ * Begins a recall: `credit`, of what the owner has of the resource, is in the way of another mount;
  * or with `is_shrink` it is to be given back. TRUE: *ret_told is to be forgotten, and is cleared by
  * the caller. It is `credit`; of a group, the part of it that the mount has, and what goes beside
- * it (qos_recalls_beside()). FALSE: a drop is under way, and what is wanted besides comes after
+ * it (qos_recalls_beside()). FALSE: a recall is under way, and what is wanted besides comes after
  * it.
  */
 gboolean qos_recalls_begin(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
                            const QosCredit *credit, gboolean is_shrink, QosCredit *ret_told);
-/* Whether a drop of the resource is under way that only shrinks the cache. */
+/* Whether a recall of the resource is under way that only shrinks the cache. */
 gboolean qos_recalls_is_shrink(const QosRecalls *recalls, const QosResource *resource);
-/* The mount asks for some of the resource itself: a group's next drop is of just what is wanted. */
+/* The mount asks for some of the resource itself: a group's next recall is of just what is wanted.
+ */
 void qos_recalls_note_miss(QosOwner *owner, const QosResource *resource);
 /* `credit` of the resource is used: what is to go of it stays. */
 void qos_recalls_note_use(QosRecalls *recalls, const QosResource *resource,
@@ -37,15 +38,15 @@ void qos_recalls_note_use(QosRecalls *recalls, const QosResource *resource,
  * it need not be forgotten. FALSE: it goes, or nothing was told. */
 gboolean qos_recalls_keep(QosRecalls *recalls, const QosResource *resource,
                           const QosCredit *credit);
-/* Ends a drop that only shrinks the cache, and nothing goes; unless another mount wants some of it
- * by now, or it was spared `times` times since its last use. TRUE: it was spared, and the mount has
- * something of it. */
+/* Ends a recall that only shrinks the cache, and nothing goes; unless another mount wants some of
+ * it by now, or it was spared `times` times since its last use. TRUE: it was spared, and the mount
+ * has something of it. */
 gboolean qos_recalls_spare(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
                            guint times);
 /* All of the resource is lost. */
 void qos_recalls_note_loss(QosRecalls *recalls, const QosResource *resource);
 /* What was told to be forgotten is forgotten, and goes back to the server. FALSE: nothing was told.
- * *ret_again is what was wanted meanwhile: empty, or to be dropped next; cleared by the caller. */
+ * *ret_again is what was wanted meanwhile: empty, or to be recalled next; cleared by the caller. */
 gboolean qos_recalls_release(QosRecalls *recalls, QosOwner *owner, const QosResource *resource,
                              const QosCredit *credit, QosTime now, QosCredit *ret_again);
 

@@ -9,7 +9,7 @@
  *     finish    the gate is left, the reply is sent, and the operation is freed
  *
  * At these moments isolation and coherence are called, by two tables of the same hooks
- * (fs/request/hooks.h). The handlers know of neither; fs/ops/reply.h has the functions that their
+ * (fs/request/hooks.h). The handlers call neither; fs/ops/reply.h has the functions that their
  * run() calls.
  *
  * If the gate lets it, the same thread goes from enter to finish, because a hand-over costs more

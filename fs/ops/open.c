@@ -300,7 +300,7 @@ static int make_named(int parent, const OpenOp *create)
             return fd;
         if (errno != EEXIST || (flags & O_EXCL) != 0)
             return -errno;
-        /* Credits were taken for a new file: the kernel is to look again, and open it. */
+        /* The operation was submitted for a new file: the kernel is to look again, and open it. */
         if (qos_fs_is_shared(create->op.fs))
             return -ESTALE;
         fd = open_existing(parent, create);

@@ -14,7 +14,7 @@
  *
  * The exit of a program does not wait for what it asked for by io_uring, so nothing may be left of
  * a killed program. So a descriptor of the process is kept (pidfd), by which the kernel tells how
- * the process ended. There are as many as there are places (fs/quota.h). If the thread of a request
+ * the process ended. There are as many as the quota allows (fs/quota.h). If the thread of a request
  * has gone at the first look, the request belongs to the process that the descriptor names, or to
  * that of another waiting request of the same thread. If there is none, and the process was not
  * killed, the request is served when it is due.

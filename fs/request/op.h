@@ -57,7 +57,7 @@ typedef struct {
             /* ENTRY, CREATE: entry.ino counts as one look-up; 0 = there is no such name, which the
              * kernel may remember */
             struct fuse_entry_param entry;
-            struct fuse_file_info info; /* CREATE, OPEN; of these from the beginning */
+            struct fuse_file_info info; /* CREATE, OPEN: filled by the handler before it submits */
         };
         struct {
             struct stat stat;
@@ -109,14 +109,15 @@ typedef struct {
 
 /* Written by fs/coherence/ alone; only with a lock server. */
 typedef struct {
-    QosOpCredits *credits;   /* NULL, or its credits: fs/coherence/op_credits.h */
-    guint64 node_number;     /* with credits: 0, or `node` in the store (qos_inodes_number), ... */
-    guint names_epoch;       /* likewise: before these were taken (fs/coherence/namecache.h) */
+    QosOpCredits *credits; /* NULL, or its credits: fs/coherence/op_credits.h */
+    guint64 node_number; /* target.node in the store (qos_inodes_number); 0: none, or no credits */
+    guint8 caches_node;  /* the kernel may keep what replies tell of target.node */
+    guint names_epoch;   /* with credits: before these were taken (fs/coherence/namecache.h) */
     gint awaited_generation; /* GETATTR: 0, or that in which it has waited for stale pages
-                         (fs/coherence/stale_pages.h) */
-    guint8 caches_node;      /* ... where the kernel may keep what it is told of it */
+                                (fs/coherence/stale_pages.h) */
     guint8 is_change;        /* it changes what it works on, or in */
-    guint8 replies_first;    /* while `open_file` is there (fs/request/hooks.h) */
+    guint8 replies_first;    /* the reply is sent before open_file is put and the gate is left,
+                                because other requests look at that file until then */
     guint8 keeps_list;       /* the kernel may keep what its list tells of covered files */
 } QosOpCoherence;
 
@@ -136,10 +137,11 @@ typedef struct {
     guint8 moves_name;     /* rename: what the old name is the new one is then, and nothing else */
     guint8 may_be_unasked; /* the kernel may send it by itself, for no call of the program's */
     guint8 is_unawaited;   /* the kernel does nothing with the answer */
-    guint8 is_untold;      /* of signals, maybe: a READ, or a WRITE past the kernel's cache */
+    guint8 is_untold; /* the kernel may send no INTERRUPT for it: a READ, or a WRITE past its cache
+                         (fs/request/background.h) */
 } QosOpTarget;
 
-/* How far it has come. Written by fs/ops/ alone, and by fs/request/ as it makes and replies to it.
+/* How far it has come. Written by fs/ops/ alone, but `is_replied` and `is_refused` by fs/request/.
  */
 typedef struct {
     QosTime asked;            /* qos_clock_now() before the store is called */

@@ -7,7 +7,7 @@
  * A clock (second chance) tells which inode is closed next, so that a reference changes no list and
  * is returned without the lock. On the clock are the inodes that may be closed. Those referenced
  * are there too until the hand meets them; then they leave it until their last reference is put. An
- * inode that was borrowed since the hand came by is spared once.
+ * inode that was referenced since the hand came by is spared once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +76,7 @@ gboolean qos_inode_ref_wants_flush(const QosInodeRef *ref)
 
 /* --- life of an inode --- */
 
-static guint loans_of(guint use)
+static guint references_of(guint use)
 {
     return use / QOS_USE_REF;
 }
@@ -132,7 +132,7 @@ QosInode *qos_inode_update_locked(QosInodes *inodes, QosInode *inode)
         add_to_clock_locked(inodes, inode);
         return NULL;
     }
-    if (loans_of(g_atomic_int_or(&inode->use, QOS_USE_UPDATE)) > 0)
+    if (references_of(g_atomic_int_or(&inode->use, QOS_USE_UPDATE)) > 0)
         return NULL;
     qos_inode_take_off_clock_locked(inodes, inode);
     qos_inode_leave_removed_locked(inodes, inode);
@@ -185,7 +185,7 @@ void qos_inode_put(QosInodes *inodes, QosInode *inode)
     guint use = g_atomic_int_get(&inode->use);
 
     do {
-        if (loans_of(use) == 1 && (use & QOS_USE_UPDATE) != 0) {
+        if (references_of(use) == 1 && (use & QOS_USE_UPDATE) != 0) {
             update(inodes, inode);
             return;
         }
@@ -203,7 +203,7 @@ static QosInode *turn_clock_locked(QosInodes *inodes)
         guint use = g_atomic_int_or(&inode->use, QOS_USE_UPDATE);
 
         qos_inode_take_off_clock_locked(inodes, inode);
-        if (loans_of(use) > 0)
+        if (references_of(use) > 0)
             continue;
         if ((use & QOS_USE_RECENT) == 0 || spared++ >= SPARED_MAX)
             break;
@@ -242,7 +242,7 @@ int qos_inode_close(QosInodes *inodes, QosInode *inode)
     if (inode->handle == NULL)
         inode->handle = g_steal_pointer(&handle);
     set_keeps_fd_locked(inode, inode->handle == NULL);
-    if (loans_of(g_atomic_int_get(&inode->use)) == 1 && !inode->keeps_fd && inode->fd >= 0) {
+    if (references_of(g_atomic_int_get(&inode->use)) == 1 && !inode->keeps_fd && inode->fd >= 0) {
         fd = inode->fd;
         inode->fd = -1;
         inodes->open_count--;

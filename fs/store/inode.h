@@ -8,7 +8,8 @@
  * root is 1; other ids below QOS_INODE_FIRST belong to control.
  *
  * An answered look-up counts one, and FORGET gives counts back. An operation that works on a file
- * borrows the inode: it stays, with its O_PATH descriptor open, until the reference is returned.
+ * holds a reference on the inode: the inode stays, with its O_PATH descriptor open, until the
+ * reference is put.
  * The inode goes when it has no look-up and no reference.
  *
  * The open descriptors are bounded. So of the inodes that are not referenced, some that were not
@@ -25,8 +26,9 @@
  * files (fs/store/open_file.h). Threads of their own close the descriptors of forgotten and
  * closed inodes (fs/store/closer.h).
  *
- * All counts change under the table's lock, except when a reference is returned. No system call is
- * made under it.
+ * Look-ups are counted, and references but the root's are taken, under the table's lock. References
+ * are put without it, except perhaps the last (docs/design/locking.md). No system call is made
+ * under it.
  */
 #pragma once
 
@@ -128,7 +130,8 @@ void qos_inode_ref_lose_privileges(const QosInodeRef *ref, guint known, mode_t m
 guint qos_inode_ref_held_privileges(const QosInodeRef *ref);
 /* Whether a file of that mode lacks any of these. */
 gboolean qos_privileges_are_held(guint known, mode_t mode);
-/* It is open for writing from now on: the number that the last but one gives is another. */
+/* The file was opened for writing. From now on qos_inode_ref_held_privileges() returns another
+ * number, if it is not 0. */
 void qos_inode_ref_note_writer(const QosInodeRef *ref);
 
 typedef enum {

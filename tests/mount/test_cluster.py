@@ -401,7 +401,7 @@ def test_the_disk_is_full(cluster, world):
 def fill_disk_and_play(cluster, disk):
     # A mount that loses its lease meanwhile is as new.
     some = cluster(mounts=2, lease=LONG_LEASE, server_options=["--database", disk])
-    some.server.expects_log("mounts that are new wait until that is mended")
+    some.server.expects_log("mounts that are new wait until that is fixed")
     for seed in rounds():
         early = list(some.mounts)
         with playing(some, seed, early) as game:

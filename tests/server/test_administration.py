@@ -338,7 +338,7 @@ def test_full_disk(server, small_disk):
     wait_until(lambda: metric(one, "database_failing") == 1, what="a full disk")
     assert "database is full" in state(one)["database"] or "disk is full" in state(one)["database"]
     assert first.enqueue(7, writes=1).kind == M_GRANT
-    one.wait_log("mounts that are new wait until that is mended")
+    one.wait_log("mounts that are new wait until that is fixed")
     os.unlink(small_disk / "filler")
     assert all(peer.next_message(M_WELCOME) for peer in new)
     wait_until(lambda: metric(one, "database_failing") == 0, what="the database's recovery")
