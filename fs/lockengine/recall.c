@@ -94,7 +94,8 @@ static guint hash_recall(gconstpointer recall)
 void qos_recalls_init(QosRecalls *recalls)
 {
     G_STATIC_ASSERT(G_STRUCT_OFFSET(Recall, resource) == 0);
-    recalls->by_resource = g_hash_table_new_full(hash_recall, qos_resource_equal, NULL, free_recall);
+    recalls->by_resource =
+        g_hash_table_new_full(hash_recall, qos_resource_equal, NULL, free_recall);
 }
 
 void qos_recalls_clear(QosRecalls *recalls)
