@@ -19,7 +19,9 @@
 #include "base/units.h"
 #include "fs/rule_private.h"
 
-#define DEFAULT_ID 1
+#define DEFAULT_ID      1
+
+#define CLUSTER_OPTIONS (QOS_OPTION_SHARE | QOS_OPTION_FLOOR | QOS_OPTION_AWAY)
 
 /* Places in the list, ascending; `default` is in none of them. */
 typedef struct {
@@ -29,6 +31,7 @@ typedef struct {
 
 struct QosRules {
     GPtrArray *rules; /* of QosRule, one reference each */
+    QosScope scope;
     guint64 next_id;
     /* Worked out by seal(). */
     QosRule *fallback; /* `default` */
@@ -104,11 +107,12 @@ static guint per_fields(QosPer per)
 }
 
 /* Makes the list of `members`, which it takes over. */
-static QosRules *seal(GPtrArray *members, guint64 next_id)
+static QosRules *seal(GPtrArray *members, QosScope scope, guint64 next_id)
 {
     QosRules *rules = qos_box_new0(sizeof(QosRules));
 
     rules->rules = members;
+    rules->scope = scope;
     rules->next_id = next_id;
     rules->next_expiry = QOS_NEVER;
     for (guint i = 0; i < members->len; i++) {
@@ -125,16 +129,33 @@ static QosRules *seal(GPtrArray *members, guint64 next_id)
     return rules;
 }
 
-QosRules *qos_rules_new(void)
+static QosRules *list_new(QosScope scope)
 {
+    const guint64 id = DEFAULT_ID + (scope == QOS_SCOPE_CLUSTER ? QOS_RULE_CLUSTER_ID : 0);
     GPtrArray *members = g_ptr_array_new_with_free_func((GDestroyNotify)rule_unref);
     QosRule *fallback = qos_box_new0(sizeof(QosRule));
 
-    fallback->id = DEFAULT_ID;
+    fallback->id = id;
+    fallback->scope = scope;
     fallback->expires = QOS_NEVER;
     g_strlcpy(fallback->name, QOS_RULE_DEFAULT_NAME, sizeof fallback->name);
     g_ptr_array_add(members, fallback);
-    return seal(members, DEFAULT_ID + 1);
+    return seal(members, scope, id + 1);
+}
+
+QosRules *qos_rules_new(void)
+{
+    return list_new(QOS_SCOPE_MOUNT);
+}
+
+QosRules *qos_rules_new_cluster(void)
+{
+    return list_new(QOS_SCOPE_CLUSTER);
+}
+
+QosScope qos_rules_scope(const QosRules *rules)
+{
+    return rules->scope;
 }
 
 static gpointer copy_reference(gconstpointer rule, gpointer data)
@@ -198,6 +219,44 @@ static void set_options(QosRule *rule, const QosRuleCommand *command, QosTime no
         rule->dryrun = options->dryrun;
     if (command->given & QOS_OPTION_PASSTHROUGH)
         rule->passthrough = options->passthrough;
+    if (command->given & QOS_OPTION_SHARE)
+        rule->share = options->share;
+    if (command->given & QOS_OPTION_FLOOR)
+        rule->floor = options->floor;
+    if (command->given & QOS_OPTION_AWAY)
+        rule->away = options->away;
+}
+
+/* TRUE where a list of that scope takes such a command. */
+static gboolean check_scope(const QosRuleCommand *command, QosScope scope, GError **error)
+{
+    const gboolean is_cluster = scope == QOS_SCOPE_CLUSTER;
+    const gboolean is_other =
+        (command->given & QOS_OPTION_SCOPE) != 0 && command->options.scope != scope;
+
+    if (!is_cluster && (is_other || (command->given & CLUSTER_OPTIONS) != 0)) {
+        qos_set_error(error, EINVAL,
+                      "%s: a mount's own rules have scope=mount, without share=, floor= and away=; "
+                      "a rule for all mounts together is set with \"qosfsctl cluster rule start "
+                      "...\"",
+                      command->name);
+        return FALSE;
+    }
+    if (is_cluster && (is_other || command->options.passthrough)) {
+        qos_set_error(error, EINVAL,
+                      "%s: the cluster's rules have scope=cluster, without passthrough; a rule for "
+                      "one mount is set with \"qosfsctl rule start ...\"",
+                      command->name);
+        return FALSE;
+    }
+    if (is_cluster && command->verb == QOS_RULE_CHANGE &&
+        strcmp(command->name, QOS_RULE_DEFAULT_NAME) == 0) {
+        qos_set_error(error, EPERM,
+                      "the cluster's default bounds nothing: it leaves to the mounts' own rules "
+                      "what no cluster rule matches; start a rule with jobid={*} instead");
+        return FALSE;
+    }
+    return TRUE;
 }
 
 static gboolean check_rule(const QosRule *rule, GError **error)
@@ -222,11 +281,19 @@ static gboolean check_rule(const QosRule *rule, GError **error)
                       rule->name);
         return FALSE;
     }
+    if (rule->share == QOS_RULE_HARD && rule->away == QOS_RULE_AWAY_OPEN) {
+        qos_set_error(error, EINVAL,
+                      "%s: share=hard keeps all mounts together within the rate at any time, and "
+                      "away=open lets a mount without a server exceed it; give share=fair, or "
+                      "away=floor or away=stop",
+                      rule->name);
+        return FALSE;
+    }
     return TRUE;
 }
 
-static gboolean start(GPtrArray *members, QosRuleCommand *command, guint64 id, QosTime now,
-                      GError **error)
+static gboolean start(GPtrArray *members, QosRuleCommand *command, QosScope scope, guint64 id,
+                      QosTime now, GError **error)
 {
     const guint bounds = QOS_OPTION_RATE | QOS_OPTION_BPS | QOS_OPTION_WEIGHT | QOS_OPTION_MINIMUM;
     const QosRule *options = &command->options;
@@ -254,6 +321,8 @@ static gboolean start(GPtrArray *members, QosRuleCommand *command, guint64 id, Q
     rule->condition = g_steal_pointer(&command->condition);
     rule->rate = (command->given & bounds) == 0 && !options->passthrough ? QOS_RATE_DEFAULT : 0;
     rule->expires = QOS_NEVER;
+    rule->scope = scope;
+    rule->floor = scope == QOS_SCOPE_CLUSTER ? QOS_FLOOR_DEFAULT : 0;
     g_ptr_array_insert(members, place, rule);
     set_options(rule, command, now);
     return check_rule(rule, error);
@@ -313,12 +382,13 @@ QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GEr
     guint64 next_id = rules->next_id;
     gboolean done = FALSE;
 
-    if (!qos_rule_command_parse(&parsed, command, error))
+    if (!qos_rule_command_parse(&parsed, command, error) ||
+        !check_scope(&parsed, rules->scope, error))
         return NULL;
     members = copy_members(rules);
     switch (parsed.verb) {
     case QOS_RULE_START:
-        done = start(members, &parsed, next_id++, now, error);
+        done = start(members, &parsed, rules->scope, next_id++, now, error);
         break;
     case QOS_RULE_CHANGE:
         done = change(members, &parsed, now, error);
@@ -327,7 +397,7 @@ QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GEr
         done = stop(members, &parsed, error);
         break;
     }
-    return done ? seal(g_steal_pointer(&members), next_id) : NULL;
+    return done ? seal(g_steal_pointer(&members), rules->scope, next_id) : NULL;
 }
 
 QosRules *qos_rules_expire(QosRules *rules, QosTime now)
@@ -343,7 +413,7 @@ QosRules *qos_rules_expire(QosRules *rules, QosTime now)
         if (rule->expires > now)
             g_ptr_array_add(members, qos_box_ref(rule));
     }
-    return seal(members, rules->next_id);
+    return seal(members, rules->scope, rules->next_id);
 }
 
 QosTime qos_rules_next_expiry(const QosRules *rules)
@@ -513,6 +583,19 @@ static void append_depth(GString *text, const QosRule *rule)
         g_string_append_printf(text, ":%s", bytes);
 }
 
+static void append_scope(GString *text, const QosRule *rule)
+{
+    if (rule->scope != QOS_SCOPE_CLUSTER || rule->condition == NULL)
+        return;
+    g_string_append_printf(text, " scope=%s", qos_rule_scopes[rule->scope]);
+    if (rule->share != QOS_RULE_FAIR)
+        g_string_append_printf(text, " share=%s", qos_rule_shares[rule->share]);
+    if (rule->floor != QOS_FLOOR_DEFAULT)
+        g_string_append_printf(text, " floor=%u%%", rule->floor);
+    if (rule->away != QOS_RULE_AWAY_FLOOR)
+        g_string_append_printf(text, " away=%s", qos_rule_aways[rule->away]);
+}
+
 char *qos_rule_options(const QosRule *rule)
 {
     g_autoptr(GString) text = g_string_new(NULL);
@@ -530,6 +613,7 @@ char *qos_rule_options(const QosRule *rule)
     append_number(text, "min", rule->minimum);
     append_number(text, "dryrun", rule->dryrun);
     append_number(text, "passthrough", rule->passthrough);
+    append_scope(text, rule);
     return g_strdup(text->str + strlen(" "));
 }
 

@@ -13,7 +13,8 @@
  *              | "opcode"             values: names, "data", "meta", * (base/opcode.h)
  *     OPTION  := rate=N|none | bps=BYTES|none | depth=OPS|auto[:BYTES|auto] | per=CLASS | rank=RULE
  *              | weight=N|none | min=N|none | expire=DURATION|none | dryrun[=0|1]
- *              | passthrough[=0|1]
+ *              | passthrough[=0|1] | scope=mount|cluster
+ *              | share=fair|hard | floor=N% | away=floor|open|stop     # scope=cluster alone
  *     CLASS   := jobid | uid | gid | rule | jobid+opcode
  *
  * A command is UTF-8; blanks around it and around "&" and "," do not matter, other control
@@ -24,6 +25,10 @@
  * and governs what no other rule does, wherever it stands. A command makes a new list out of an old
  * one or fails as a whole, so it is atomic by construction. A thread that has a reference to the
  * old list may go on reading it. Rules are shared between lists, by reference count.
+ *
+ * There are two kinds of lists. A mount's own list has rules for what this mount lets through. The
+ * cluster's list has rules for the sum of all mounts (scope=cluster); the lock server keeps it, and
+ * each mount has a copy. A request is matched against both, and needs tokens of both.
  */
 #pragma once
 
@@ -41,6 +46,11 @@
 #define QOS_DEPTH_MAX         1000000                      /* operations */
 #define QOS_DEPTH_BYTES_MAX   (G_GINT64_CONSTANT(1) << 50)
 #define QOS_WEIGHT_MAX        10000 /* as in the cgroups of Linux */
+#define QOS_FLOOR_DEFAULT     10    /* percent */
+#define QOS_FLOOR_MAX         50
+
+/* Ids of rules of the cluster's list begin here, so that they differ from those of a mount's. */
+#define QOS_RULE_CLUSTER_ID (G_GUINT64_CONSTANT(1) << 48)
 
 /* How the requests that a rule matches are divided into classes, each with a bucket of its own. */
 typedef enum {
@@ -53,6 +63,18 @@ typedef enum {
 
 /* "jobid+opcode", ...; a static string. */
 const char *qos_per_name(QosPer per);
+
+/* For what a rule's rates hold. */
+typedef enum { QOS_SCOPE_MOUNT, QOS_SCOPE_CLUSTER } QosScope;
+
+/* How a cluster rule's rate is divided among the mounts. */
+typedef enum {
+    QOS_RULE_FAIR, /* all of it is lent, and an overshoot is paid back */
+    QOS_RULE_HARD, /* at every instant the mounts' rates together are at most the rule's */
+} QosRuleShare;
+
+/* What a mount may use of a cluster rule's rate while it has no lock server. */
+typedef enum { QOS_RULE_AWAY_FLOOR, QOS_RULE_AWAY_OPEN, QOS_RULE_AWAY_STOP } QosRuleAway;
 
 /* The fields of a request that decide its class, as a bit set. */
 typedef enum {
@@ -75,11 +97,16 @@ typedef struct {
     gint64 depth_ops;   /* what a bucket saves up, in operations; 0 = the scheduler's default */
     gint64 depth_bytes; /* likewise in bytes */
     QosPer per;
-    gint64 weight;           /* 0 = not given; for adaptive sharing */
-    gint64 minimum;          /* reserved op/s, 0 = none; for adaptive sharing */
-    QosTime expires;         /* QOS_NEVER, or when the rule goes by itself */
-    gboolean dryrun;         /* count what would wait, let it pass */
-    gboolean passthrough;    /* the kernel reads and writes by itself (fs/store/passthrough.h) */
+    gint64 weight;        /* 0 = not given; for adaptive sharing */
+    gint64 minimum;       /* reserved op/s, 0 = none; for adaptive sharing */
+    QosTime expires;      /* QOS_NEVER, or when the rule goes by itself */
+    gboolean dryrun;      /* count what would wait, let it pass */
+    gboolean passthrough; /* the kernel reads and writes by itself (fs/store/passthrough.h) */
+    QosScope scope;       /* as its list; the next three are for QOS_SCOPE_CLUSTER */
+    QosRuleShare share;
+    guint
+        floor; /* percent of the rates that all mounts together have at once; 0 to QOS_FLOOR_MAX */
+    QosRuleAway away;
     QosCondition *condition; /* NULL for `default` */
 } QosRule;
 
@@ -92,8 +119,12 @@ typedef struct {
     QosOpcode opcode;
 } QosRuleSubject;
 
-/* The list that holds `default` alone, unlimited. Owned by the caller. */
+/* A mount's own list that holds `default` alone, unlimited. Owned by the caller. */
 QosRules *qos_rules_new(void);
+/* The same of the cluster; its `default` bounds nothing and cannot be changed: what no cluster rule
+ * matches is left to the mounts. Its rules have scope=cluster, whether a command says so or not. */
+QosRules *qos_rules_new_cluster(void);
+QosScope qos_rules_scope(const QosRules *rules);
 QosRules *qos_rules_ref(QosRules *rules);
 void qos_rules_unref(QosRules *rules); /* NULL is allowed */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
@@ -109,12 +140,14 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosRules, qos_rules_unref)
  * Errors (QOS_ERROR, the errno of Lustre; the message has the offending text and what is allowed):
  *     EINVAL        unknown verb, field, option or opcode, or an option twice
  *     EINVAL        no conditions, bad braces, a bad name, value or rate, min= above rate=
- *     EINVAL        passthrough with rate=, bps= or dryrun
+ *     EINVAL        passthrough with rate=, bps= or dryrun, or in the cluster's list
+ *     EINVAL        scope= that is not the list's; share=, floor= or away= in a mount's own list;
+ *                   share=hard with away=open
  *     EINVAL        `change` without option, `stop` with one
  *     ENAMETOOLONG  a name of 16 characters or more
  *     EEXIST        `start` of a name that exists, `default` included
  *     ENOENT        `change`, `stop` or rank= of a rule that does not exist
- *     EPERM         `stop default`
+ *     EPERM         `stop default`; `change default` in the cluster's list
  *     ENOSPC        more than QOS_RULES_MAX rules
  */
 QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GError **error);

@@ -24,7 +24,16 @@ static const char *const per_names[] = {
     [QOS_PER_GID] = "gid",
     [QOS_PER_RULE] = "rule",
     [QOS_PER_JOBID_OPCODE] = "jobid+opcode",
+    NULL,
 };
+
+const char *const qos_rule_scopes[] = {
+    [QOS_SCOPE_MOUNT] = "mount", [QOS_SCOPE_CLUSTER] = "cluster", NULL};
+const char *const qos_rule_shares[] = {[QOS_RULE_FAIR] = "fair", [QOS_RULE_HARD] = "hard", NULL};
+const char *const qos_rule_aways[] = {[QOS_RULE_AWAY_FLOOR] = "floor",
+                                      [QOS_RULE_AWAY_OPEN] = "open",
+                                      [QOS_RULE_AWAY_STOP] = "stop",
+                                      NULL};
 
 const char *qos_per_name(QosPer per)
 {
@@ -76,15 +85,21 @@ static gboolean set_depth(QosRuleCommand *command, const char *value)
     return parse_amount(colon + 1, "auto", QOS_DEPTH_BYTES_MAX, &options->depth_bytes);
 }
 
-static gboolean set_per(QosRuleCommand *command, const char *value)
+/* The place of `value` in `words`, which NULL ends. */
+static gboolean parse_word(const char *const *words, const char *value, guint *ret_place)
 {
-    for (guint i = 0; i < G_N_ELEMENTS(per_names); i++) {
-        if (strcmp(value, per_names[i]) == 0) {
-            command->options.per = i;
+    for (guint i = 0; words[i] != NULL; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            *ret_place = i;
             return TRUE;
         }
     }
     return FALSE;
+}
+
+static gboolean set_per(QosRuleCommand *command, const char *value)
+{
+    return parse_word(per_names, value, &command->options.per);
 }
 
 static gboolean set_weight(QosRuleCommand *command, const char *value)
@@ -121,6 +136,36 @@ static gboolean set_passthrough(QosRuleCommand *command, const char *value)
     return parse_switch(value, &command->options.passthrough);
 }
 
+static gboolean set_scope(QosRuleCommand *command, const char *value)
+{
+    return parse_word(qos_rule_scopes, value, &command->options.scope);
+}
+
+static gboolean set_share(QosRuleCommand *command, const char *value)
+{
+    return parse_word(qos_rule_shares, value, &command->options.share);
+}
+
+static gboolean set_floor(QosRuleCommand *command, const char *value)
+{
+    gsize length = strlen(value);
+    g_autofree char *number = NULL;
+    gint64 percent;
+
+    if (length == 0 || value[length - 1] != '%')
+        return FALSE;
+    number = g_strndup(value, length - 1);
+    if (!qos_parse_integer("", number, 0, QOS_FLOOR_MAX, &percent, NULL))
+        return FALSE;
+    command->options.floor = (guint)percent;
+    return TRUE;
+}
+
+static gboolean set_away(QosRuleCommand *command, const char *value)
+{
+    return parse_word(qos_rule_aways, value, &command->options.away);
+}
+
 #define SWITCHES (QOS_OPTION_DRYRUN | QOS_OPTION_PASSTHROUGH) /* alone: =1 */
 
 /* rank= is read apart, because a name has errors of its own. */
@@ -143,6 +188,10 @@ static const struct {
      "seconds, or a time such as 30s, 10m, 2h or 1d, or none"},
     {"dryrun", QOS_OPTION_DRYRUN, set_dryrun, "0 or 1"},
     {"passthrough", QOS_OPTION_PASSTHROUGH, set_passthrough, "0 or 1"},
+    {"scope", QOS_OPTION_SCOPE, set_scope, "mount or cluster"},
+    {"share", QOS_OPTION_SHARE, set_share, "fair or hard"},
+    {"floor", QOS_OPTION_FLOOR, set_floor, "a percentage from 0% to 50%, such as 10%"},
+    {"away", QOS_OPTION_AWAY, set_away, "floor, open or stop"},
 };
 
 /* --- the command --- */
@@ -186,7 +235,7 @@ static gboolean unknown_option(QosRuleVerb verb, const char *word, GError **erro
     qos_set_error(error, EINVAL,
                   strstr(word, "={") == NULL
                       ? "unknown option %s; options are rate=, bps=, depth=, per=, rank=, weight=, "
-                        "min=, expire=, dryrun= and passthrough="
+                        "min=, expire=, dryrun=, passthrough=, scope=, share=, floor= and away="
                   : verb == QOS_RULE_START
                       ? "%s: conditions are joined by \"&\" (and) or \",\" (or), without a blank"
                       : "%s: the conditions of a rule stay: stop it and start another",

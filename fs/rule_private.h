@@ -20,6 +20,10 @@ typedef enum {
     QOS_OPTION_EXPIRE = 1 << 8,
     QOS_OPTION_DRYRUN = 1 << 9,
     QOS_OPTION_PASSTHROUGH = 1 << 10,
+    QOS_OPTION_SCOPE = 1 << 11,
+    QOS_OPTION_SHARE = 1 << 12,
+    QOS_OPTION_FLOOR = 1 << 13,
+    QOS_OPTION_AWAY = 1 << 14,
 } QosRuleOption;
 
 /* A parsed command; nothing in it was held against a list yet. */
@@ -33,6 +37,9 @@ typedef struct {
 } QosRuleCommand;
 
 /* --- rule_parse.c --- */
+
+/* As a command spells them; static strings. */
+extern const char *const qos_rule_scopes[], *const qos_rule_shares[], *const qos_rule_aways[];
 
 /* FALSE with an error as for qos_rules_apply(). Cleared with qos_rule_command_clear() in either
  * case. */

@@ -246,6 +246,11 @@ static const struct {
     {"start b jobid={x} passthrough rate=5", EINVAL, "rate=none"},
     {"start b jobid={x} passthrough bps=5M", EINVAL, "bps=none"},
     {"start b jobid={x} passthrough dryrun", EINVAL, "dryrun=0"},
+    {"start b jobid={x} scope=cluster", EINVAL, "qosfsctl cluster rule start"},
+    {"start b jobid={x} share=hard", EINVAL, "qosfsctl cluster rule start"},
+    {"start b jobid={x} floor=5%", EINVAL, "qosfsctl cluster rule start"},
+    {"start b jobid={x} scope=mount away=open", EINVAL, "without share=, floor= and away="},
+    {"start b jobid={x} scope=rack", EINVAL, "scope= takes mount or cluster"},
     {"start b jobid={x} rank=", EINVAL, "name"},
     {"start b jobid={x} rank=abcdefghijklmnop", ENAMETOOLONG, "abcdefghijklmnop"},
     /* change and stop */
@@ -255,6 +260,7 @@ static const struct {
     {"change a rate=0", EINVAL, "none"},
     {"change a min=11", EINVAL, "rate=10"},
     {"change a passthrough", EINVAL, "rate=none"},
+    {"change a scope=cluster", EINVAL, "qosfsctl cluster rule start"},
     {"change default dryrun=1", EINVAL, "dryrun"},
     {"change default expire=5", EINVAL, "expire"},
     {"stop a rate=5", EINVAL, "rate=5"},
@@ -378,6 +384,59 @@ static void test_default_is_the_fallback_wherever_it_stands(void)
     g_assert_cmpint(match(rules, "y")->rate, ==, 7);
 }
 
+static void test_cluster_list(void)
+{
+    static const struct {
+        const char *command;
+        int code;
+        const char *mention;
+    } wrong[] = {
+        {"start b jobid={x} scope=mount", EINVAL, "\"qosfsctl rule start"},
+        {"start b jobid={x} passthrough", EINVAL, "without passthrough"},
+        {"start b jobid={x} share=even", EINVAL, "share= takes fair or hard"},
+        {"start b jobid={x} away=closed", EINVAL, "away= takes floor, open or stop"},
+        {"start b jobid={x} floor=51%", EINVAL, "from 0% to 50%"},
+        {"start b jobid={x} floor=5", EINVAL, "such as 10%"},
+        {"start b jobid={x} floor=-1%", EINVAL, "from 0%"},
+        {"start b jobid={x} floor=%", EINVAL, "from 0%"},
+        {"start b jobid={x} floor=", EINVAL, "from 0%"},
+        {"start b jobid={x} share=hard away=open", EINVAL, "give share=fair"},
+        {"change a away=open", EINVAL, "share=hard keeps all mounts together"},
+        {"change default rate=5", EPERM, "jobid={*}"},
+        {"stop default", EPERM, "default"},
+    };
+    static const char list[] = "c jobid={x} rate=7 per=rule scope=cluster\n"
+                               "a jobid={x} bps=20M scope=cluster share=hard floor=0% away=stop\n"
+                               "default * rate=none\n";
+    g_autoptr(QosRules) rules = qos_rules_new_cluster();
+    g_autoptr(QosRules) again = qos_rules_new_cluster();
+    g_autoptr(QosRules) left = NULL;
+
+    g_assert_cmpint(qos_rules_scope(rules), ==, QOS_SCOPE_CLUSTER);
+    expect_list(rules, "default * rate=none\n");
+    apply(&rules, "start a jobid={x} bps=20M share=hard floor=0% away=stop scope=cluster");
+    apply(&rules, "start c jobid={x} rate=7 per=rule");
+    g_assert_cmpuint(qos_rules_by_name(rules, "c")->id, >, QOS_RULE_CLUSTER_ID);
+    g_assert_cmpuint(qos_rules_by_name(rules, "c")->floor, ==, QOS_FLOOR_DEFAULT);
+    expect_list(rules, list);
+    for (gint i = 1; i >= 0; i--) { /* a rule's command makes it again */
+        g_autofree char *command = qos_rule_command(qos_rules_get(rules, (guint)i));
+
+        apply(&again, command);
+    }
+    expect_list(again, list);
+    for (guint i = 0; i < G_N_ELEMENTS(wrong); i++)
+        refuse(rules, wrong[i].command, wrong[i].code, wrong[i].mention);
+    apply(&rules, "change a share=fair away=open floor=10% dryrun=1 expire=5");
+    apply(&rules, "change c scope=cluster rate=8");
+    expect_list(rules, "c jobid={x} rate=8 per=rule scope=cluster\n"
+                       "a jobid={x} bps=20M dryrun=1 scope=cluster away=open\n"
+                       "default * rate=none\n");
+    left = qos_rules_expire(rules, NOW + 5 * QOS_SECOND);
+    g_assert_cmpint(qos_rules_scope(left), ==, QOS_SCOPE_CLUSTER);
+    g_assert_cmpuint(qos_rules_count(left), ==, 2);
+}
+
 static void test_expiry(void)
 {
     g_autoptr(QosRules) rules = qos_rules_new();
@@ -417,5 +476,6 @@ int main(int argc, char **argv)
     g_test_add_func("/rule/rank", test_rank);
     g_test_add_func("/rule/default-is-fallback", test_default_is_the_fallback_wherever_it_stands);
     g_test_add_func("/rule/expiry", test_expiry);
+    g_test_add_func("/rule/cluster", test_cluster_list);
     return g_test_run();
 }
