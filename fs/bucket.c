@@ -59,16 +59,22 @@ void qos_bucket_take(QosBucket *bucket, gint64 cost, QosTime now)
     }
 }
 
-QosTime qos_bucket_due(const QosBucket *bucket, QosTime now)
+/* The same of a bucket without a token; apart, because most have one. */
+G_GNUC_NO_INLINE static QosTime next_token(const QosBucket *bucket, QosTime now)
 {
-    if (bucket->tokens >= 1)
-        return now;
+    if (bucket->rate == 0)
+        return QOS_NEVER - 1;
 
     Wide units = ((Wide)1 - bucket->tokens) * UNITS_PER_TOKEN - bucket->carry;
     Wide wait = (units + bucket->rate - 1) / bucket->rate;
     if (wait > QOS_NEVER - 1 - bucket->then)
         return QOS_NEVER - 1;
     return MAX(now, bucket->then + (QosTime)wait);
+}
+
+QosTime qos_bucket_due(const QosBucket *bucket, QosTime now)
+{
+    return bucket->tokens >= 1 ? now : next_token(bucket, now);
 }
 
 void qos_bucket_change(QosBucket *bucket, gint64 rate, gint64 depth, QosTime now)

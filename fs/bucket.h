@@ -18,8 +18,8 @@
 #include "base/time.h"
 
 typedef struct {
-    gint64 rate;   /* tokens a second, > 0 */
-    gint64 depth;  /* tokens, > 0 */
+    gint64 rate;   /* tokens a second, >= 0 */
+    gint64 depth;  /* tokens, > 0; 0 with a rate of 0 lets nothing through */
     gint64 tokens; /* whole tokens; negative: debt */
     gint64 carry;  /* [0, 10^9): the fraction of a token */
     QosTime then;  /* when both were right */
@@ -32,7 +32,7 @@ void qos_bucket_fill(QosBucket *bucket, QosTime now);
 /* Takes `cost` tokens at `now`, into debt where they are not there. Debt ends at -G_MAXINT64 / 2.
  */
 void qos_bucket_take(QosBucket *bucket, gint64 cost, QosTime now);
-/* The first time at or after `now` at which there is a token. */
+/* The first time at or after `now` at which there is a token; QOS_NEVER - 1 with a rate of 0. */
 QosTime qos_bucket_due(const QosBucket *bucket, QosTime now);
 /* Another rate or depth from `now` on; what was saved stays, up to the new depth. */
 void qos_bucket_change(QosBucket *bucket, gint64 rate, gint64 depth, QosTime now);

@@ -24,12 +24,41 @@ typedef struct QosRuleState {
     guint64 dryrun_bytes;
 } QosRuleState;
 
+typedef enum { QOS_UNIT_OPERATIONS, QOS_UNIT_BYTES } QosUnit;
+#define QOS_UNITS 2
+
+/*
+ * What a mount has and wants of one class of a cluster rule. Rates and amounts are in thousandths
+ * of a unit (a second), and stop at G_MAXUINT64.
+ */
+typedef struct {
+    guint64 id; /* of the class in this scheduler; never reused */
+    guint64 rule_id;
+    const char *rule_name;
+    /* The job's id, "UID", "GID", "OPCODE:" and the job's id, or "" with per=rule: the same at each
+     * mount. */
+    const char *name;
+    gint64 weight; /* the rule's; 0 = not given */
+    gboolean is_dryrun;
+    struct {
+        guint64 limit;   /* the rule's, for all mounts; 0: it does not bound this unit */
+        guint64 rate;    /* in force here */
+        guint64 served;  /* an amount, since the class was made; a dry run's: all that came */
+        guint64 waiting; /* an amount: requests that wait for whatever reason */
+    } units[QOS_UNITS];  /* by QosUnit */
+} QosClassBudget;
+
+/* The strings are borrowed for the call. */
+typedef void (*QosBudgetFunc)(const QosClassBudget *budget, void *arg);
+
 /* Given a request by get_next. It is the policy's no longer. */
 typedef void (*QosReadyFunc)(QosRequest *request, void *arg);
 
 /* What a policy may ask of its scheduler. Owned by the scheduler. */
 typedef struct {
     QosRules *rules;         /* the rules in force; replaced by qos_sched_set_rules */
+    QosRules *cluster_rules; /* likewise, for all mounts together; NULL = there are none */
+    double floor_part;       /* of the cluster rules' floors, that a new class has */
     char *host;              /* this host's name, for conditions on it */
     QosTime max_wait;        /* no request waits longer for a policy, QOS_NEVER = any time */
     QosEpochHandler *epochs; /* shared with the peers' schedulers; NULL = there are none */
@@ -82,6 +111,9 @@ typedef struct QosPolicyClass {
     void (*expire)(void *self, QosTime now);
     /* What a rule did; NULL where the policy has none. */
     gboolean (*rule_state)(void *self, guint64 rule_id, struct QosRuleState *ret_state);
+    /* qos_sched_set_budget(), qos_sched_each_budget(); NULL where it has no classes. */
+    gboolean (*set_budget)(void *self, guint64 id, QosUnit unit, guint64 rate, QosTime now);
+    void (*each_budget)(void *self, QosBudgetFunc func, void *arg);
 } QosPolicyClass;
 
 extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */

@@ -130,6 +130,18 @@ void qos_sched_set_policy(QosSched *sched, const QosPolicyClass *policy, QosTime
 /* Takes a reference. */
 void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now);
 QosRules *qos_sched_rules(const QosSched *sched); /* borrowed */
+/* Rules for all mounts together (qos_rules_new_cluster()); takes a reference. NULL: there are none.
+ * A class that is new has `floor_part` of its rule's floor: this mount's weight over that of all
+ * registered ones. */
+void qos_sched_set_cluster_rules(QosSched *sched, QosRules *rules, double floor_part, QosTime now);
+QosRules *qos_sched_cluster_rules(const QosSched *sched); /* borrowed */
+/* Calls `func` for the classes of cluster rules that were used lately. It must not change the
+ * scheduler. */
+void qos_sched_each_budget(QosSched *sched, QosBudgetFunc func, void *arg);
+/* The rate of a class (QosClassBudget.id) from `now` on, in thousandths of the unit a second; 0:
+ * nothing goes; G_MAXUINT64: no bound. FALSE where there is no such class, or its rule does not
+ * bound the unit. qos_sched_next() is to be asked afterwards. */
+gboolean qos_sched_set_budget(QosSched *sched, guint64 id, QosUnit unit, guint64 rate, QosTime now);
 /* TRUE where the policy follows the rules, and these let the kernel do `opcodes` by itself for the
  * caller of `request` (qos_rules_pass_through). */
 gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,

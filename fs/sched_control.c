@@ -45,6 +45,7 @@ void qos_sched_free(QosSched *sched)
     qos_adapt_free(sched->adapt);
     qos_jobs_clear(&sched->jobs);
     qos_rules_unref(sched->context.rules);
+    qos_rules_unref(sched->context.cluster_rules);
     g_free(sched->context.host);
     g_free(sched);
 }
@@ -93,15 +94,64 @@ static void tell_rules_changed(QosLrs *lrs, QosTime now)
         lrs->class->rules_changed(lrs->self, now);
 }
 
-void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now)
+static void tell_all_rules_changed(QosSched *sched, QosTime now)
 {
-    QosRules *old = sched->context.rules;
     sched->quiet_until = 0;
-    sched->context.rules = qos_rules_ref(rules);
     tell_rules_changed(sched->current, now);
     for (guint i = 0; i < sched->stopping->len; i++)
         tell_rules_changed(sched->stopping->pdata[i], now);
+}
+
+void qos_sched_set_rules(QosSched *sched, QosRules *rules, QosTime now)
+{
+    QosRules *old = sched->context.rules;
+    sched->context.rules = qos_rules_ref(rules);
+    tell_all_rules_changed(sched, now);
     qos_rules_unref(old);
+}
+
+void qos_sched_set_cluster_rules(QosSched *sched, QosRules *rules, double floor_part, QosTime now)
+{
+    QosRules *old = sched->context.cluster_rules;
+    sched->context.cluster_rules = rules != NULL ? qos_rules_ref(rules) : NULL;
+    sched->context.floor_part = floor_part;
+    tell_all_rules_changed(sched, now);
+    qos_rules_unref(old);
+}
+
+QosRules *qos_sched_cluster_rules(const QosSched *sched)
+{
+    return sched->context.cluster_rules;
+}
+
+void qos_sched_each_budget(QosSched *sched, QosBudgetFunc func, void *arg)
+{
+    const QosLrs *lrs = sched->current;
+
+    if (lrs->class->each_budget != NULL)
+        lrs->class->each_budget(lrs->self, func, arg);
+    for (guint i = 0; i < sched->stopping->len; i++) {
+        lrs = sched->stopping->pdata[i];
+        if (lrs->class->each_budget != NULL)
+            lrs->class->each_budget(lrs->self, func, arg);
+    }
+}
+
+static gboolean lrs_set_budget(const QosLrs *lrs, guint64 id, QosUnit unit, guint64 rate,
+                               QosTime now)
+{
+    return lrs->class->set_budget != NULL && lrs->class->set_budget(lrs->self, id, unit, rate, now);
+}
+
+/* One policy alone has classes, so an id says which is meant. */
+gboolean qos_sched_set_budget(QosSched *sched, guint64 id, QosUnit unit, guint64 rate, QosTime now)
+{
+    gboolean is_there = lrs_set_budget(sched->current, id, unit, rate, now);
+
+    sched->quiet_until = 0;
+    for (guint i = 0; !is_there && i < sched->stopping->len; i++)
+        is_there = lrs_set_budget(sched->stopping->pdata[i], id, unit, rate, now);
+    return is_there;
 }
 
 QosRules *qos_sched_rules(const QosSched *sched)

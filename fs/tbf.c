@@ -4,9 +4,9 @@
  * Definitions. A flow is what requests have in common as far as the rules can see: job, uid, gid,
  * opcode, less the fields that no rule uses. A flow is matched against the rules once for each list
  * of rules and remembers its queue; a job remembers its last flow. So a request costs at most one
- * hash look-up, however many rules and jobs there are. A queue is a class: one rule, and one value
- * of what the rule is `per`. It has the buckets and, while requests wait, stands in a heap by its
- * deadline:
+ * hash look-up, however many rules and jobs there are. A class is one rule, and one value of what
+ * the rule is `per`; it has the buckets. Its queue stands in a heap by its deadline while requests
+ * wait:
  *
  *     deadline = max(arrival of its first request, when each of its buckets has a token)
  *                and at most the arrival of its oldest + max_wait
@@ -50,6 +50,10 @@
  * request that is charged. Beyond it a free request is charged, and goes into debt like a lock
  * holder.
  *
+ * Layers. Where a rule of the cluster matches too (fs/rule.h), a queue has buckets of both rules'
+ * classes, and a request takes its tokens of all of them in one step. A class may then be shared by
+ * several queues: fs/tbf_line.c lets these take turns.
+ *
  * Changes of rules. Rules change by a new list, and a flow is matched again when it is next used.
  * Queued requests are put aside in `rematching`. Each get_next gives up to REMATCH_BATCH of them to
  * the queues where they belong now, with the old arrival, so a change of rank reaches them too.
@@ -59,7 +63,8 @@
  * buckets are full, because it would be made again in the same state, except for the allowance. So
  * idle jobs cost nothing, and a debt is not forgotten.
  *
- * fs/tbf_class.c has the flows and the queues; this file decides which request goes when.
+ * fs/tbf_class.c has the flows, the classes and the queues; this file decides which request goes
+ * when.
  *
  * Limit: it cannot give away what a class leaves unused (fs/adapt.c does). To watch it:
  * .qosfs/rules, and the wait lines of each job (fs/jobs.h).
@@ -77,71 +82,100 @@
 
 /* --- tokens and deadlines --- */
 
-static void fill(QosTbfQueue *queue, QosTime now)
+/* Counts with a cluster class what went. */
+static void note_served(QosTbfClass *class, guint64 operations, guint64 bytes)
 {
-    if (queue->has_operations)
-        qos_bucket_fill(&queue->operations, now);
-    if (queue->has_bytes)
-        qos_bucket_fill(&queue->bytes, now);
+    class->share->served[QOS_UNIT_OPERATIONS] += operations;
+    class->share->served[QOS_UNIT_BYTES] += bytes;
 }
 
-/* When both buckets have a token, `now` at the earliest. */
+/* What the request takes of the bucket. */
+static gint64 cost_of(const QosTbfBound *bound, const QosRequest *request)
+{
+    if (bound->per_operation == 0)
+        return (gint64)request->bytes;
+    return request->is_free ? 0 : bound->per_operation;
+}
+
+/* When all buckets have a token, `now` at the earliest. */
 static QosTime tokens_due(QosTbfQueue *queue, QosTime now)
 {
     QosTime due = now;
-    fill(queue, now);
-    if (queue->has_operations)
-        due = qos_bucket_due(&queue->operations, now);
-    if (queue->has_bytes)
-        due = MAX(due, qos_bucket_due(&queue->bytes, now));
+
+    for (guint i = 0; i < queue->bound_count; i++) {
+        QosBucket *bucket = &queue->bounds[i]->bucket;
+
+        qos_bucket_fill(bucket, now);
+        if (bucket->tokens < 1)
+            due = MAX(due, qos_bucket_due(bucket, now));
+    }
     return due;
 }
 
-/* When the class owes no more than `max_debt` of what the request takes; `now` at the earliest. A
+/* When the bucket lacks no more than `max_debt` of what the request takes; `now` at the earliest. A
  * lock holder that moves no bytes does not wait because of them: it makes that debt no larger. */
+static QosTime bound_due(QosTbfBound *bound, const QosRequest *request, QosTime max_debt,
+                         QosTime now)
+{
+    qos_bucket_fill(&bound->bucket, now);
+    if (cost_of(bound, request) == 0 && (bound->per_operation > 0 || max_debt > 0))
+        return now;
+    return MAX(now, qos_bucket_due(&bound->bucket, now) - max_debt);
+}
+
+/* When the class owes no more than `max_debt` of what the request takes. */
 static QosTime debt_due(QosTbfQueue *queue, const QosRequest *request, QosTime max_debt,
                         QosTime now)
 {
     QosTime due = now;
-    fill(queue, now);
-    if (queue->has_operations && !request->is_free)
-        due = MAX(due, qos_bucket_due(&queue->operations, now) - max_debt);
-    if (queue->has_bytes && (request->bytes > 0 || max_debt == 0))
-        due = MAX(due, qos_bucket_due(&queue->bytes, now) - max_debt);
+
+    for (guint i = 0; i < queue->bound_count; i++)
+        due = MAX(due, bound_due(queue->bounds[i], request, max_debt, now));
+    return due;
+}
+
+/* The same of one of its classes. */
+static QosTime class_due(QosTbfClass *class, const QosRequest *request, QosTime max_debt,
+                         QosTime now)
+{
+    QosTime due = now;
+
+    for (guint unit = 0; unit < QOS_UNITS; unit++) {
+        if (class->is_bound[unit])
+            due = MAX(due, bound_due(&class->bounds[unit], request, max_debt, now));
+    }
     return due;
 }
 
 /* TRUE where the request takes tokens from one of the class's buckets. */
 static gboolean takes(const QosTbfQueue *queue, const QosRequest *request)
 {
-    return (queue->has_operations && !request->is_free) || (queue->has_bytes && request->bytes > 0);
+    for (guint i = 0; i < queue->bound_count; i++) {
+        if (cost_of(queue->bounds[i], request) != 0)
+            return TRUE;
+    }
+    return FALSE;
 }
 
-static void take_tokens(QosTbfQueue *queue, gint64 operations, gint64 bytes, QosTime now)
-{
-    if (queue->has_operations)
-        qos_bucket_take(&queue->operations, operations, now);
-    if (queue->has_bytes)
-        qos_bucket_take(&queue->bytes, bytes, now);
-}
-
-/* How long the rule takes to bring what the request takes, QOS_DEBT_MAX at most. Of two bounds the
- * longer time counts. */
+/* How long the rules take to bring what the request takes, QOS_DEBT_MAX at most. Of several bounds
+ * the longest time counts. */
 static QosTime rule_time(const QosTbfQueue *queue, const QosRequest *request)
 {
     double seconds = 0;
 
-    if (queue->has_operations && !request->is_free)
-        seconds = 1 / (double)queue->operations.rate;
-    if (queue->has_bytes)
-        seconds = MAX(seconds, (double)request->bytes / (double)queue->bytes.rate);
+    for (guint i = 0; i < queue->bound_count; i++) {
+        const gint64 cost = cost_of(queue->bounds[i], request);
+
+        if (cost != 0)
+            seconds = MAX(seconds, (double)cost / (double)queue->bounds[i]->bucket.rate);
+    }
     return (QosTime)MIN(seconds * (double)QOS_SECOND, (double)QOS_DEBT_MAX);
 }
 
 /* Where a request of the class waits. Without a bound all wait for a slot, in order of arrival. */
 static GQueue *line_of(QosTbfQueue *queue, const QosRequest *request)
 {
-    const gboolean is_bound = queue->has_operations || queue->has_bytes;
+    const gboolean is_bound = queue->bound_count > 0;
 
     if (request->writes_back)
         return &queue->write_backs;
@@ -283,52 +317,124 @@ static QosTime debt_for(QosTbfQueue *queue, const QosRequest *request)
     return MIN(queue->level, QOS_DEBT_MAX - rule_time(queue, request));
 }
 
-/* Puts the queue where it belongs in the heap. */
-static void reschedule(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
+/* Notes for which rule the request waits. */
+static void name_wait(const QosTbfQueue *queue, QosRequest *request)
+{
+    request->wait_rule_id = queue->latest->key.rule_id;
+    memcpy(request->wait_rule_name, queue->latest->rule_name, sizeof(request->wait_rule_name));
+}
+
+/* The class that keeps the queue's first request waiting longest, and is to let its queues take
+ * turns; or NULL. Notes the latest one too. */
+static QosTbfClass *find_line(QosTbfQueue *queue, const QosRequest *first, QosTime max_debt,
+                              QosTime now)
+{
+    QosTime latest = now;
+    QosTbfClass *line = queue->line != NULL ? queue->line : queue->cluster;
+
+    for (guint layer = 0; layer < QOS_TBF_LAYERS; layer++) {
+        QosTbfClass *class = queue->classes[layer];
+        const QosTime due = class != NULL ? class_due(class, first, max_debt, now) : now;
+
+        if (due > latest) {
+            latest = due;
+            line = queue->latest = class;
+        }
+    }
+    if (line == NULL || (line->share == NULL && line->queues == 1))
+        return NULL;
+    if (latest == now) /* it has tokens: the queue waits for its turn there, if for anything */
+        queue->latest = line;
+    return line;
+}
+
+/* Lets the queue take turns with the others of its classes. TRUE where it is its turn. */
+static gboolean take_turn(QosTbf *tbf, QosTbfQueue *queue, const QosRequest *first, QosTime now)
+{
+    const QosTime max_debt = debt_for(queue, first);
+    QosTbfClass *line = find_line(queue, first, max_debt, now);
+    const QosTime since = MAX(first->arrival, queue->served);
+
+    if (line == NULL)
+        qos_tbf_line_leave(tbf, queue, now);
+    else
+        qos_tbf_line_join(tbf, queue, line, max_debt > 0 ? since - QOS_DEBT_MAX : since, now);
+    return line == NULL || line->first == queue;
+}
+
+/* Puts the queue where it belongs in the heap. TRUE where it is due. */
+static gboolean reschedule(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
 {
     if (queue->waiting == 0) {
+        qos_tbf_line_leave(tbf, queue, now);
         qos_heap_remove(&tbf->heap, &queue->heap);
-        return;
+        return FALSE;
     }
     const gboolean is_contended = has_debtors(queue);
     if (is_contended)
         refresh_paying(queue, now);
-    const QosRequest *first = first_of(tbf, queue, now);
+    QosRequest *first = first_of(tbf, queue, now);
     QosTime due = debt_due(queue, first, debt_for(queue, first), now);
-    if (due <= now)
-        due = first->arrival;
-    else if (is_contended)
-        due = MIN(due, passed_over(queue));
-    const QosTime deadline = MIN(due, overdue(tbf, queue));
-    if (qos_heap_contains(&queue->heap))
-        qos_heap_update(&tbf->heap, &queue->heap, deadline);
-    else
-        qos_heap_push(&tbf->heap, &queue->heap, deadline);
+    QosTime deadline = overdue(tbf, queue);
+    const gboolean is_turn =
+        (queue->cluster == NULL && queue->latest->queues == 1) || take_turn(tbf, queue, first, now);
+    if (is_contended && (due > now || !is_turn))
+        deadline = MIN(deadline, passed_over(queue));
+    queue->limit = deadline;
+    if (is_turn)
+        deadline = MIN(deadline, due > now ? due : first->arrival);
+    qos_tbf_set_deadline(tbf, queue, deadline);
+    if (deadline > now && queue->cluster != NULL)
+        name_wait(queue, first);
+    return deadline <= now;
 }
 
 /* A dry run polices: what conforms takes tokens, what would wait is counted. */
+static void police(QosTbfClass *class, const QosRequest *request, QosTime now)
+{
+    const QosRequest charged = {.bytes = request->bytes};
+
+    class->counters->requests++;
+    class->counters->bytes += request->bytes;
+    if (class->share != NULL)
+        note_served(class, 1, request->bytes);
+    if (class_due(class, &charged, 0, now) > now) {
+        class->counters->dryrun_waits++;
+        class->counters->dryrun_bytes += request->bytes;
+        return;
+    }
+    for (guint unit = 0; unit < QOS_UNITS; unit++) {
+        if (class->is_bound[unit])
+            qos_bucket_take(&class->bounds[unit].bucket, cost_of(&class->bounds[unit], &charged),
+                            now);
+    }
+}
+
 static void try_dryrun(QosTbfQueue *queue, const QosRequest *request, QosTime now)
 {
     if (queue == NULL)
         return;
-    queue->counters->requests++;
-    queue->counters->bytes += request->bytes;
-    if (tokens_due(queue, now) <= now) {
-        take_tokens(queue, 1, (gint64)request->bytes, now);
-    } else {
-        queue->counters->dryrun_waits++;
-        queue->counters->dryrun_bytes += request->bytes;
+    for (guint layer = 0; layer < QOS_TBF_LAYERS; layer++) {
+        if (queue->classes[layer] != NULL)
+            police(queue->classes[layer], request, now);
     }
 }
 
 /* --- the policy --- */
+
+/* That the rules look at. */
+static guint fields_of(const QosPolicyContext *context)
+{
+    return qos_rules_fields(context->rules) |
+           (context->cluster_rules != NULL ? qos_rules_fields(context->cluster_rules) : 0);
+}
 
 static void *tbf_init(const QosPolicyContext *context, QosTime now G_GNUC_UNUSED)
 {
     QosTbf *tbf = g_new0(QosTbf, 1);
     tbf->context = context;
     tbf->generation = 1;
-    tbf->fields = qos_rules_fields(context->rules);
+    tbf->fields = fields_of(context);
     qos_tbf_classes_init(tbf);
     qos_heap_init(&tbf->heap);
     return tbf;
@@ -346,6 +452,17 @@ static void tbf_fini(void *self)
     g_free(tbf);
 }
 
+/* One more waits (1), or one less (-1). */
+static void count_waiting(QosTbfQueue *queue, const QosRequest *request, gint change)
+{
+    queue->waiting += (guint)change;
+    queue->counters->waiting += (guint)change;
+    if (queue->cluster == NULL)
+        return;
+    queue->cluster->counters->waiting += (guint)change;
+    qos_tbf_share_waits(queue->cluster, request, change);
+}
+
 static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
     GQueue *line = line_of(queue, request);
@@ -355,15 +472,12 @@ static void enqueue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTim
     queue->contended += is_contended(queue, request);
     if (is_payer(queue, request) && payers(queue) == 1)
         end_passing(queue, now);
-    queue->waiting++;
-    queue->counters->waiting++;
+    count_waiting(queue, request, 1);
+    gboolean is_due = queue->bound_count == 0 || queue->waiting == 1;
     if (qos_request_owes_first(request) || first_of(tbf, queue, now) == request)
-        reschedule(tbf, queue, now);
-    gboolean is_limited = queue->has_operations || queue->has_bytes;
-    if (queue->heap.key > now || (is_limited && queue->waiting > 1)) {
-        request->wait_rule_id = queue->key.rule_id;
-        memcpy(request->wait_rule_name, queue->rule_name, sizeof(request->wait_rule_name));
-    }
+        is_due &= reschedule(tbf, queue, now);
+    if (!is_due)
+        name_wait(queue, request);
 }
 
 /* Where a request waits: in its own class; a payment in the class that it is to pay for. */
@@ -380,6 +494,13 @@ static QosTbfQueue *waiting_queue(QosTbf *tbf, QosRequest *request, QosTime now)
     return queue;
 }
 
+static void let_go_in_cluster(QosTbfClass *class, const QosRequest *request)
+{
+    class->counters->requests += !request->is_free;
+    class->counters->bytes += request->bytes;
+    note_served(class, !request->is_free, request->bytes);
+}
+
 /* Books a request that goes. The operation of a free one is not charged, the bytes that it moves
  * are. */
 static void let_go(QosTbfQueue *queue, QosRequest *request, QosTime now)
@@ -388,11 +509,14 @@ static void let_go(QosTbfQueue *queue, QosRequest *request, QosTime now)
     request->weight = queue->weight;
     request->minimum = queue->minimum;
     queue->running++;
-    take_tokens(queue, request->is_free ? 0 : 1, (gint64)request->bytes, now);
+    for (guint i = 0; i < queue->bound_count; i++)
+        qos_bucket_take(&queue->bounds[i]->bucket, cost_of(queue->bounds[i], request), now);
     if (!request->is_free)
         queue->allowance = MIN(queue->allowance + QOS_TBF_FREE_SHARE, QOS_TBF_FREE_MAX);
     queue->counters->requests += !request->is_free;
     queue->counters->bytes += request->bytes;
+    if (queue->cluster != NULL)
+        let_go_in_cluster(queue->cluster, request);
 }
 
 /* A payer that was passed over goes. */
@@ -466,7 +590,7 @@ static void tbf_incoming(void *self, QosRequest *request, QosTime now)
         enqueue(tbf, waiting_queue(tbf, request, now), request, now);
 }
 
-static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
+static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
     g_queue_unlink(line_of(queue, request), &request->link);
     queue->contended -= is_contended(queue, request);
@@ -474,20 +598,25 @@ static void dequeue(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request)
         queue->passed = 0;
         queue->is_paying = FALSE;
     }
-    queue->waiting--;
-    queue->counters->waiting--;
-    if (queue->waiting == 0)
+    count_waiting(queue, request, -1);
+    if (queue->waiting == 0) {
+        qos_tbf_line_leave(tbf, queue, now);
         qos_heap_remove(&tbf->heap, &queue->heap);
+    }
 }
 
 /* Books the wait of a request with its rule, however the wait ends; the job's account counts it
  * too. */
 static void end_wait(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime now)
 {
-    dequeue(tbf, queue, request);
+    QosRuleState *counters = queue->counters;
+
+    if (queue->cluster != NULL && request->wait_rule_id == queue->cluster->key.rule_id)
+        counters = queue->cluster->counters;
+    dequeue(tbf, queue, request, now);
     if (now > request->arrival && request->wait_rule_id != 0) {
-        queue->counters->waits++;
-        queue->counters->waited += now - request->arrival;
+        counters->waits++;
+        counters->waited += now - request->arrival;
     }
 }
 
@@ -510,8 +639,7 @@ static QosTbfQueue *due_queue(QosTbf *tbf, QosTime now, QosTime *ret_due)
     while ((root = qos_heap_peek(&tbf->heap)) != NULL && root->key <= now) {
         QosTbfQueue *queue = (QosTbfQueue *)((char *)root - G_STRUCT_OFFSET(QosTbfQueue, heap));
 
-        reschedule(tbf, queue, now);
-        if (queue->heap.key <= now)
+        if (reschedule(tbf, queue, now))
             return queue;
     }
     *ret_due = root != NULL ? root->key : QOS_NEVER;
@@ -534,6 +662,8 @@ static QosTime tbf_get_next(void *self, QosTime now, QosReadyFunc ready, void *a
     if (line_of(queue, request) == &queue->lock_holders || request->writes_back)
         queue->is_turn_of_write_backs = !request->writes_back;
     book(queue, request, TRUE, now);
+    queue->served = now;
+    qos_tbf_line_leave(tbf, queue, now);
     reschedule(tbf, queue, now);
     ready(request, arg);
     return now;
@@ -549,7 +679,8 @@ static gboolean is_at_bound(const QosTbf *tbf, QosTbfQueue *queue, const QosRequ
     return tbf->rematching.length > 0 ||
            (request->writes_back ? queue->write_backs.length : queue->contended) > 0 ||
            (queue->is_paying && (queue->lead <= 0 || queue->lock_holders.length > 0)) ||
-           debt_due(queue, request, debt_for(queue, request), now) > now;
+           debt_due(queue, request, debt_for(queue, request), now) > now ||
+           qos_tbf_line_is_due(queue, now);
 }
 
 /* Books a request that goes into debt. */
@@ -562,7 +693,7 @@ static void charge(QosTbf *tbf, QosTbfQueue *queue, QosRequest *request, QosTime
 /* Takes a free request from the allowance, or has it charged. */
 static void judge_free(QosTbfQueue *queue, QosRequest *request)
 {
-    if (!request->is_free || request->is_imposed || !queue->has_operations)
+    if (!request->is_free || request->is_imposed || !queue->counts_operations)
         return;
     if (queue->allowance > 0) {
         queue->allowance--;
@@ -588,22 +719,36 @@ static gboolean tbf_is_limited(void *self, const QosRequest *request, QosTime no
 {
     const QosTbfFlow *flow = qos_tbf_flow(self, request, now);
 
-    return flow->queue->has_operations || flow->queue->has_bytes || flow->dryrun != NULL;
+    return flow->queue->bound_count > 0 || flow->dryrun != NULL;
+}
+
+/* A request that was booked with other bytes has moved so many more. */
+G_GNUC_NO_INLINE static void correct(QosTbf *tbf, QosTbfQueue *queue, guint64 more, QosTime now)
+{
+    queue->counters->bytes += more;
+    if (queue->cluster != NULL) {
+        queue->cluster->counters->bytes += more;
+        note_served(queue->cluster, 0, more);
+    }
+    if (queue->bound_count == 0)
+        return;
+    for (guint i = 0; i < queue->bound_count; i++) {
+        if (queue->bounds[i]->per_operation == 0)
+            qos_bucket_take(&queue->bounds[i]->bucket, (gint64)more, now);
+    }
+    if (queue->waiting > 0)
+        reschedule(tbf, queue, now);
+    for (guint layer = 0; layer < QOS_TBF_LAYERS; layer++)
+        qos_tbf_line_look(tbf, queue->classes[layer], now);
 }
 
 static void tbf_settle(void *self, QosRequest *request, guint64 bytes, QosTime now)
 {
-    QosTbf *tbf = self;
     QosTbfQueue *queue = request->queue;
     request->queue = NULL;
     queue->running--;
-    if (bytes == request->bytes)
-        return;
-    queue->counters->bytes += bytes - request->bytes;
-    if (queue->has_bytes) {
-        qos_bucket_take(&queue->bytes, (gint64)bytes - (gint64)request->bytes, now);
-        reschedule(tbf, queue, now);
-    }
+    if (bytes != request->bytes)
+        correct(self, queue, bytes - request->bytes, now);
 }
 
 static void tbf_cancel(void *self, QosRequest *request, QosTime now)
@@ -650,7 +795,7 @@ static void put_aside(QosTbf *tbf, QosTbfQueue *queue, QosTime now)
     while (queue->waiting > 0) {
         QosRequest *request = first_of(tbf, queue, now);
 
-        dequeue(tbf, queue, request);
+        dequeue(tbf, queue, request, now);
         request->queue = NULL;
         g_queue_push_tail_link(&tbf->rematching, &request->link);
     }
@@ -672,14 +817,11 @@ static void tbf_rules_changed(void *self, QosTime now)
     QosTbfQueue *queue;
 
     tbf->generation++;
-    tbf->fields = qos_rules_fields(tbf->context->rules);
+    tbf->fields = fields_of(tbf->context);
     g_hash_table_iter_init(&iter, tbf->queues);
-    while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&queue)) {
-        const QosRule *rule = qos_rules_by_id(tbf->context->rules, queue->key.rule_id);
-        put_aside(tbf, queue, now); /* by the lines of the rule as it was */
-        if (rule != NULL)
-            qos_tbf_queue_set_rule(queue, rule, now);
-    }
+    while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&queue))
+        put_aside(tbf, queue, now); /* by the lines of the rules as they were */
+    qos_tbf_classes_set_rules(tbf, now);
     g_queue_sort(&tbf->rematching, compare_arrivals, NULL);
     qos_tbf_forget_counters(tbf);
 }
@@ -709,4 +851,6 @@ const QosPolicyClass qos_policy_tbf = {
     .rules_changed = tbf_rules_changed,
     .expire = qos_tbf_expire,
     .rule_state = tbf_rule_state,
+    .set_budget = qos_tbf_set_budget,
+    .each_budget = qos_tbf_each_budget,
 };
