@@ -4,56 +4,30 @@
 #include "core/wire.h"
 
 #include "base/bytes.h"
+#include "core/wire_frame.h"
 
 #define MAGIC       0x53464f51u /* "QOFS" */
-#define LENGTH_SIZE sizeof(guint32)
+#define LENGTH_SIZE QOS_WIRE_LENGTH_SIZE
 #define COMPACT     65536 /* bytes taken from a reader before what is left is moved to its front */
 
 /* --- writing --- */
 
-/* Returns where the frame begins. */
-static gsize begin(GByteArray *bytes, QosWireType type)
-{
-    gsize at = bytes->len;
-
-    qos_bytes_put_u32(bytes, 0);
-    qos_bytes_put_u8(bytes, (guint8)type);
-    return at;
-}
-
-/* Sets the length of the frame, or message, that begins at `at` and ends with `bytes`. */
-static void end(GByteArray *bytes, gsize at)
-{
-    guint32 length = GUINT32_TO_LE((guint32)(bytes->len - at - LENGTH_SIZE));
-
-    memcpy(bytes->data + at, &length, sizeof(length));
-}
-
-static void put_text(GByteArray *bytes, const char *text)
-{
-    gsize length = strlen(text);
-
-    g_assert(length <= G_MAXUINT8);
-    qos_bytes_put_u8(bytes, (guint8)length);
-    g_byte_array_append(bytes, (const guint8 *)text, (guint)length);
-}
-
 void qos_wire_put_hello(GByteArray *bytes, const QosWireHello *hello)
 {
-    gsize at = begin(bytes, QOS_WIRE_HELLO);
+    gsize at = qos_wire_begin(bytes, QOS_WIRE_HELLO);
 
     qos_bytes_put_u32(bytes, MAGIC);
     qos_bytes_put_u32(bytes, hello->version);
     qos_bytes_put_u64(bytes, hello->id);
     qos_bytes_put_u32(bytes, hello->incarnation);
-    put_text(bytes, hello->store);
-    put_text(bytes, hello->name);
-    end(bytes, at);
+    qos_wire_put_text(bytes, hello->store);
+    qos_wire_put_text(bytes, hello->name);
+    qos_wire_end(bytes, at);
 }
 
 void qos_wire_put_welcome(GByteArray *bytes, const QosWireWelcome *welcome)
 {
-    gsize at = begin(bytes, QOS_WIRE_WELCOME);
+    gsize at = qos_wire_begin(bytes, QOS_WIRE_WELCOME);
 
     qos_bytes_put_u32(bytes, welcome->version);
     qos_bytes_put_u64(bytes, welcome->id);
@@ -61,14 +35,14 @@ void qos_wire_put_welcome(GByteArray *bytes, const QosWireWelcome *welcome)
     qos_bytes_put_u32(bytes, (guint32)(welcome->lease / QOS_MILLISECOND));
     qos_bytes_put_u32(bytes, (guint32)(welcome->resend / QOS_MILLISECOND));
     qos_bytes_put_u32(bytes, welcome->group);
-    end(bytes, at);
+    qos_wire_end(bytes, at);
 }
 
 void qos_wire_put_refused(GByteArray *bytes, QosWireRefusal code, const char *reason)
 {
     g_autofree char *valid = g_utf8_make_valid(reason, -1);
     g_autoptr(GString) text = g_string_new(NULL);
-    gsize at = begin(bytes, QOS_WIRE_REFUSED);
+    gsize at = qos_wire_begin(bytes, QOS_WIRE_REFUSED);
 
     for (const char *next = valid; *next != '\0'; next = g_utf8_next_char(next)) {
         gunichar letter = g_utf8_get_char(next);
@@ -81,8 +55,8 @@ void qos_wire_put_refused(GByteArray *bytes, QosWireRefusal code, const char *re
         }
     }
     qos_bytes_put_u8(bytes, (guint8)code);
-    put_text(bytes, text->str);
-    end(bytes, at);
+    qos_wire_put_text(bytes, text->str);
+    qos_wire_end(bytes, at);
 }
 
 /* Appends its length, and the message. */
@@ -92,7 +66,7 @@ static void put_message(GByteArray *bytes, const QosCreditMessage *message)
 
     qos_bytes_put_u32(bytes, 0);
     qos_credit_message_encode(message, bytes);
-    end(bytes, at);
+    qos_wire_end(bytes, at);
 }
 
 gboolean qos_wire_put_credits(GByteArray *bytes, gsize *batch, const QosCreditMessage *message)
@@ -100,40 +74,23 @@ gboolean qos_wire_put_credits(GByteArray *bytes, gsize *batch, const QosCreditMe
     gsize old_length = bytes->len, at = *batch;
 
     if (at == QOS_WIRE_NO_BATCH)
-        at = begin(bytes, QOS_WIRE_CREDITS);
+        at = qos_wire_begin(bytes, QOS_WIRE_CREDITS);
     put_message(bytes, message);
     if (*batch != QOS_WIRE_NO_BATCH && bytes->len - at - LENGTH_SIZE > QOS_WIRE_FRAME_MAX) {
         g_byte_array_set_size(bytes, (guint)old_length);
-        at = begin(bytes, QOS_WIRE_CREDITS);
+        at = qos_wire_begin(bytes, QOS_WIRE_CREDITS);
         put_message(bytes, message);
     }
     if (bytes->len - at - LENGTH_SIZE > QOS_WIRE_FRAME_MAX) {
         g_byte_array_set_size(bytes, (guint)old_length);
         return FALSE;
     }
-    end(bytes, at);
+    qos_wire_end(bytes, at);
     *batch = at;
     return TRUE;
 }
 
 /* --- reading --- */
-
-/* `ret_text` has room for `most` bytes and the NUL. */
-static gboolean take_text(const guint8 **bytes, gsize *length, char *ret_text, gsize most)
-{
-    guint8 size;
-
-    if (!qos_bytes_take_u8(bytes, length, &size) || size > most ||
-        !qos_bytes_take(bytes, length, ret_text, size) ||
-        !g_utf8_validate_len(ret_text, size, NULL))
-        return FALSE;
-    ret_text[size] = '\0';
-    for (const char *next = ret_text; *next != '\0'; next = g_utf8_next_char(next)) {
-        if (g_unichar_iscntrl(g_utf8_get_char(next)))
-            return FALSE;
-    }
-    return TRUE;
-}
 
 gboolean qos_wire_get_hello(const guint8 *payload, gsize length, QosWireHello *ret_hello)
 {
@@ -146,8 +103,9 @@ gboolean qos_wire_get_hello(const guint8 *payload, gsize length, QosWireHello *r
     if (hello.version == QOS_WIRE_VERSION &&
         (!qos_bytes_take_u64(&payload, &length, &hello.id) || hello.id == 0 ||
          !qos_bytes_take_u32(&payload, &length, &hello.incarnation) || hello.incarnation == 0 ||
-         !take_text(&payload, &length, hello.store, QOS_WIRE_STORE_MAX) || hello.store[0] == '\0' ||
-         !take_text(&payload, &length, hello.name, QOS_WIRE_NAME_MAX) || length > 0))
+         !qos_wire_take_text(&payload, &length, hello.store, QOS_WIRE_STORE_MAX) ||
+         hello.store[0] == '\0' ||
+         !qos_wire_take_text(&payload, &length, hello.name, QOS_WIRE_NAME_MAX) || length > 0))
         return FALSE;
     *ret_hello = hello;
     return TRUE;
@@ -188,7 +146,7 @@ gboolean qos_wire_get_refused(const guint8 *payload, gsize length, QosWireRefuse
     guint8 code;
 
     if (!qos_bytes_take_u8(&payload, &length, &code) || code == 0 || code >= QOS_WIRE_REFUSALS ||
-        !take_text(&payload, &length, refused.reason, QOS_WIRE_REASON_MAX) || length > 0)
+        !qos_wire_take_text(&payload, &length, refused.reason, QOS_WIRE_REASON_MAX) || length > 0)
         return FALSE;
     refused.code = code;
     *ret_refused = refused;
@@ -219,7 +177,7 @@ void qos_wire_wait_clear(QosWireWait *wait)
 
 gboolean qos_wire_put_wait(GByteArray *bytes, const QosWireWait *wait)
 {
-    gsize at = begin(bytes, QOS_WIRE_WAIT);
+    gsize at = qos_wire_begin(bytes, QOS_WIRE_WAIT);
     guint count = wait->items != NULL ? wait->items->len : 0;
 
     qos_bytes_put_u64(bytes, wait->id);
@@ -230,7 +188,7 @@ gboolean qos_wire_put_wait(GByteArray *bytes, const QosWireWait *wait)
         qos_resource_encode(&item->resource, bytes);
         qos_resource_type(QOS_RESOURCE_EXTENT)->encode(&item->credit, bytes);
     }
-    end(bytes, at);
+    qos_wire_end(bytes, at);
     if (count <= QOS_WIRE_WAIT_MAX && bytes->len - at - LENGTH_SIZE <= QOS_WIRE_FRAME_MAX)
         return TRUE;
     g_byte_array_set_size(bytes, (guint)at);
@@ -274,10 +232,10 @@ gboolean qos_wire_get_wait(const guint8 *payload, gsize length, QosWireWait *ret
 
 void qos_wire_put_deadlock(GByteArray *bytes, guint64 wait)
 {
-    gsize at = begin(bytes, QOS_WIRE_DEADLOCK);
+    gsize at = qos_wire_begin(bytes, QOS_WIRE_DEADLOCK);
 
     qos_bytes_put_u64(bytes, wait);
-    end(bytes, at);
+    qos_wire_end(bytes, at);
 }
 
 gboolean qos_wire_get_deadlock(const guint8 *payload, gsize length, guint64 *ret_wait)
@@ -304,6 +262,15 @@ const char *qos_wire_refusal_text(QosWireRefusal code)
     };
 
     return code > 0 && code < QOS_WIRE_REFUSALS ? texts[code] : "unknown";
+}
+
+char *qos_wire_version_fault(guint32 mount, guint32 server)
+{
+    return g_strdup_printf("the mount speaks version %u of the protocol, and the server version "
+                           "%u: update qosfs %s",
+                           mount, server,
+                           mount < server ? "on the mount's machine, and mount again"
+                                          : "on the server's machine, and start the server again");
 }
 
 /* --- frames --- */
@@ -346,7 +313,7 @@ QosWireVerdict qos_wire_reader_next(QosWireReader *reader, QosWireType *ret_type
         return QOS_WIRE_BROKEN;
     if (!qos_bytes_take_u8(&bytes, &left, &type))
         return QOS_WIRE_MORE;
-    if (type < QOS_WIRE_HELLO || type > QOS_WIRE_DEADLOCK)
+    if (type < QOS_WIRE_HELLO || type >= QOS_WIRE_TYPES)
         return QOS_WIRE_BROKEN;
     if (left < length - 1)
         return QOS_WIRE_MORE;

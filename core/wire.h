@@ -9,6 +9,14 @@
  *     CREDITS                <->           CREDITS          messages of core/credit.h, in batches
  *     WAIT                   -->                            a process waits for a file lock
  *                            <--           DEADLOCK         it would wait for ever
+ *                            <--           RULES            of the cluster (core/wire_cluster.h)
+ *     BUDGET_REPORT          -->                            what classes want of them
+ *                            <--           BUDGET_GRANT     what they may use
+ *     ADMIN                  -->                            a command on rules of the cluster
+ *                            <--           ADMIN_RESULT     what became of it
+ *
+ * HELLO up to its version, WELCOME's version and REFUSED are the same in all versions, so that
+ * peers of two versions can say why they do not go together.
  *
  * Texts are a length and so many bytes of UTF-8 without control characters. Nothing that arrives
  * can make a decoder assert or allocate more than it has read. What does not decode is the peer's
@@ -20,7 +28,7 @@
 
 #include "core/credit.h"
 
-#define QOS_WIRE_VERSION    2
+#define QOS_WIRE_VERSION    3
 #define QOS_WIRE_FRAME_MAX  (1u << 20) /* bytes behind the length */
 #define QOS_WIRE_HELLO_MAX  512u       /* the same, of a HELLO */
 #define QOS_WIRE_STORE_MAX  128        /* bytes of text */
@@ -35,6 +43,12 @@ typedef enum {
     QOS_WIRE_CREDITS,
     QOS_WIRE_WAIT,
     QOS_WIRE_DEADLOCK,
+    QOS_WIRE_RULES,
+    QOS_WIRE_BUDGET_REPORT,
+    QOS_WIRE_BUDGET_GRANT,
+    QOS_WIRE_ADMIN,
+    QOS_WIRE_ADMIN_RESULT,
+    QOS_WIRE_TYPES, /* this and above: no frame */
 } QosWireType;
 
 typedef struct {
@@ -119,6 +133,9 @@ gboolean qos_wire_get_deadlock(const guint8 *payload, gsize length, guint64 *ret
 
 /* "store differs", for logs and messages; never NULL. */
 const char *qos_wire_refusal_text(QosWireRefusal code);
+/* Why a mount and a server of two versions do not go together, and which of them is to be updated:
+ * less than QOS_WIRE_REASON_MAX bytes. Free with g_free(). */
+char *qos_wire_version_fault(guint32 mount, guint32 server);
 
 /*
  * Cuts a stream into frames. Embedded. It keeps at most one frame that is not complete, and what

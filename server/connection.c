@@ -261,8 +261,7 @@ static void take_hello(QosConnection *connection, const guint8 *payload, gsize l
         return;
     }
     if (hello.version != QOS_WIRE_VERSION) {
-        g_autofree char *reason = g_strdup_printf("version %u was offered, %u is spoken here",
-                                                  hello.version, QOS_WIRE_VERSION);
+        g_autofree char *reason = qos_wire_version_fault(hello.version, QOS_WIRE_VERSION);
         qos_connection_refuse(connection, QOS_WIRE_BAD_VERSION, reason);
         return;
     }
@@ -326,7 +325,7 @@ static void take_wait(QosConnection *connection, const guint8 *payload, gsize le
 }
 
 /* Why a frame of that type cannot come now. */
-static const char *misplaced(QosWireType type)
+static const char *misplaced(QosWireType type, gboolean is_open)
 {
     switch (type) {
     case QOS_WIRE_HELLO:
@@ -335,9 +334,18 @@ static const char *misplaced(QosWireType type)
         return "CREDITS before HELLO";
     case QOS_WIRE_WAIT:
         return "WAIT before HELLO";
+    case QOS_WIRE_BUDGET_REPORT:
+        return is_open ? "BUDGET_REPORT, without a rule of the cluster"
+                       : "BUDGET_REPORT before HELLO";
+    case QOS_WIRE_ADMIN:
+        return is_open ? "ADMIN, which this server does not take" : "ADMIN before HELLO";
     case QOS_WIRE_WELCOME:
     case QOS_WIRE_REFUSED:
     case QOS_WIRE_DEADLOCK:
+    case QOS_WIRE_RULES:
+    case QOS_WIRE_BUDGET_GRANT:
+    case QOS_WIRE_ADMIN_RESULT:
+    case QOS_WIRE_TYPES:
         break;
     }
     return "a frame that only servers send";
@@ -363,7 +371,7 @@ static gboolean take_frame(QosConnection *connection)
     } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_WAIT && is_open) {
         take_wait(connection, payload, length);
     } else if (verdict == QOS_WIRE_FRAME) {
-        be_broken(connection, misplaced(type));
+        be_broken(connection, misplaced(type, is_open));
     }
     return verdict == QOS_WIRE_FRAME;
 }

@@ -199,7 +199,8 @@ static gboolean take_welcome(QosLink *link, const guint8 *payload, gsize length)
         return FALSE;
     }
     if (welcome.version != QOS_WIRE_VERSION) {
-        fail(link, "it speaks another version", FALSE);
+        g_autofree char *fault = qos_wire_version_fault(QOS_WIRE_VERSION, welcome.version);
+        fail(link, fault, FALSE);
         return FALSE;
     }
     link->silence = MAX(welcome.lease / 2, SILENCE_LEAST);

@@ -6,7 +6,7 @@
 #include <glib.h>
 #include <string.h>
 
-#include "core/wire.h"
+#include "core/wire_cluster.h"
 
 #define SHORT_FRAMES 0x80
 
@@ -78,6 +78,58 @@ static gboolean write_deadlock(const guint8 *payload, gsize length, GByteArray *
     return TRUE;
 }
 
+/* A page that is longer than any that is written becomes several. */
+static gboolean write_rules(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireRules page, list = {0};
+
+    if (!qos_wire_get_rules(payload, length, &page))
+        return FALSE;
+    guint end = page.first + (page.rules != NULL ? page.rules->len : 0);
+    gboolean is_one = qos_wire_put_rules(bytes, &page, page.first) == end;
+    gboolean is_first = page.first == 0;
+    g_assert_cmpint(qos_wire_rules_join(&list, &page), ==, is_first);
+    qos_wire_rules_clear(&list);
+    return is_one;
+}
+
+static gboolean write_budget(QosWireType type, const guint8 *payload, gsize length,
+                             GByteArray *bytes)
+{
+    gboolean is_one = length > 0 && length < QOS_WIRE_PAGE_MAX;
+    gsize batch = QOS_WIRE_NO_BATCH;
+    QosWireBudget item;
+
+    while (length > 0) {
+        if (!qos_wire_get_budget(&payload, &length, &item))
+            return FALSE;
+        qos_wire_put_budget(bytes, &batch, type, &item);
+    }
+    return is_one;
+}
+
+static gboolean write_admin(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireAdmin admin;
+
+    if (!qos_wire_get_admin(payload, length, &admin))
+        return FALSE;
+    g_assert_true(qos_wire_put_admin(bytes, &admin));
+    qos_wire_admin_clear(&admin);
+    return TRUE;
+}
+
+static gboolean write_admin_result(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireAdminResult result;
+
+    if (!qos_wire_get_admin_result(payload, length, &result))
+        return FALSE;
+    qos_wire_put_admin_result(bytes, &result);
+    qos_wire_admin_result_clear(&result);
+    return TRUE;
+}
+
 static void check_frame(QosWireType type, const guint8 *payload, gsize length)
 {
     g_autoptr(GByteArray) bytes = g_byte_array_new();
@@ -102,6 +154,21 @@ static void check_frame(QosWireType type, const guint8 *payload, gsize length)
     case QOS_WIRE_DEADLOCK:
         is_written = write_deadlock(payload, length, bytes);
         break;
+    case QOS_WIRE_RULES:
+        is_written = write_rules(payload, length, bytes);
+        break;
+    case QOS_WIRE_BUDGET_REPORT:
+    case QOS_WIRE_BUDGET_GRANT:
+        is_written = write_budget(type, payload, length, bytes);
+        break;
+    case QOS_WIRE_ADMIN:
+        is_written = write_admin(payload, length, bytes);
+        break;
+    case QOS_WIRE_ADMIN_RESULT:
+        is_written = write_admin_result(payload, length, bytes);
+        break;
+    case QOS_WIRE_TYPES:
+        g_assert_not_reached();
     }
     if (is_written) {
         g_assert_cmpuint(bytes->data[4], ==, type);

@@ -72,6 +72,17 @@ BROKEN = {
 }
 
 
+def test_another_version_is_told_what_to_update(server):
+    one = server()
+    for version, where in ((VERSION - 1, "mount's"), (VERSION + 1, "server's")):
+        with one.peer() as peer:
+            peer.send(hello(10, version=version))
+            code, reason = peer.refusal()
+            assert code == BAD_VERSION
+            assert f"the mount speaks version {version} of the protocol, and the server version {VERSION}" in reason
+            assert f"update qosfs on the {where} machine" in reason
+
+
 def test_what_is_no_hello_is_refused(server):
     one = server()
     other = one.greet(10)

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/wire_cluster.h"
+
 #define TURN       256  /* messages that are worked on in one turn */
 #define TURNS_MOST 1000 /* of the loop, until it comes to rest */
 
@@ -140,6 +142,40 @@ static void test_more_than_a_turn(Fixture *fixture, gconstpointer data G_GNUC_UN
     g_assert_cmpuint(fixture->closed, ==, 0);
 }
 
+/* An older mount is told both versions and what to do, in a frame that it can read. */
+static void test_older_mount(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    const QosWireHello hello = {
+        .version = QOS_WIRE_VERSION - 1, .id = 7, .incarnation = 1, .store = "store"};
+    g_autofree char *fault = qos_wire_version_fault(QOS_WIRE_VERSION - 1, QOS_WIRE_VERSION);
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    g_autoptr(GByteArray) expected = g_byte_array_new();
+    guint8 answer[1024];
+
+    qos_wire_put_hello(bytes, &hello);
+    g_assert_cmpint(send(fixture->peer, bytes->data, bytes->len, 0), ==, bytes->len);
+    come_to_rest();
+    qos_wire_put_refused(expected, QOS_WIRE_BAD_VERSION, fault);
+    gssize length = recv(fixture->peer, answer, sizeof(answer), 0);
+    g_assert_cmpmem(answer, length, expected->data, expected->len);
+    g_assert_cmpuint(fixture->ended, ==, 1);
+}
+
+/* Frames of budgets that nothing takes here end the connection, with the reason. */
+static void test_unasked(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    const QosWireBudget item = {.rule = 1, .bytes = (const guint8 *)"x", .length = 1};
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    gsize batch = QOS_WIRE_NO_BATCH;
+
+    send_messages(fixture, 1);
+    qos_wire_put_budget(bytes, &batch, QOS_WIRE_BUDGET_REPORT, &item);
+    g_assert_cmpint(send(fixture->peer, bytes->data, bytes->len, 0), ==, bytes->len);
+    come_to_rest();
+    g_assert_cmpuint(fixture->received, ==, 1);
+    g_assert_cmpuint(fixture->ended, ==, 1);
+}
+
 /* By what ends the turn, which HELLO and the frame itself belong to, or just before or after. */
 static void test_closed_as_a_turn_ends(Fixture *fixture, gconstpointer data)
 {
@@ -157,6 +193,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add("/connection/more-than-a-turn", Fixture, NULL, set_up, test_more_than_a_turn,
                tear_down);
+    g_test_add("/connection/older-mount", Fixture, NULL, set_up, test_older_mount, tear_down);
+    g_test_add("/connection/unasked", Fixture, NULL, set_up, test_unasked, tear_down);
     for (guint count = TURN - 3; count <= TURN + 1; count++) {
         g_autofree char *path = g_strdup_printf("/connection/closed-as-a-turn-ends/%u", count);
         g_test_add(path, Fixture, GUINT_TO_POINTER(count), set_up, test_closed_as_a_turn_ends,

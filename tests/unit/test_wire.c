@@ -70,7 +70,7 @@ static void test_bytes(void)
 {
     static const guint8 expected[] = {
         41,   0,    0,    0,    1,                           /* length, HELLO */
-        'Q',  'O',  'F',  'S',  2,    0,    0,    0,         /* magic, version */
+        'Q',  'O',  'F',  'S',  3,    0,    0,    0,         /* magic, version */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,      /* id */
         7,    0,    0,    0,                                 /* incarnation */
         8,    'l',  'u',  's',  't',  'r',  'e',  ':',  '1', /* store */
@@ -153,8 +153,24 @@ static void test_other_version(void)
     g_assert_cmpuint(hello.version, ==, QOS_WIRE_VERSION + 1);
     g_assert_cmpuint(hello.id, ==, 0);
     g_assert_false(qos_wire_get_hello(payload + 1, 8, &hello)); /* the magic */
-    g_assert_true(qos_wire_get_welcome((const guint8 *)"\3\0\0\0more", 8, &welcome));
-    g_assert_cmpuint(welcome.version, ==, 3);
+    g_assert_true(qos_wire_get_welcome((const guint8 *)"\2\0\0\0more", 8, &welcome));
+    g_assert_cmpuint(welcome.version, ==, 2);
+}
+
+/* The reason names both versions, and says what to do; and it fits into REFUSED. */
+static void test_version_fault(void)
+{
+    g_autofree char *old_mount = qos_wire_version_fault(2, 3);
+    g_autofree char *old_server = qos_wire_version_fault(3, 2);
+    g_autofree char *longest = qos_wire_version_fault(G_MAXUINT32, G_MAXUINT32 - 1);
+
+    g_assert_cmpstr(old_mount, ==,
+                    "the mount speaks version 2 of the protocol, and the server version 3: update "
+                    "qosfs on the mount's machine, and mount again");
+    g_assert_cmpstr(old_server, ==,
+                    "the mount speaks version 3 of the protocol, and the server version 2: update "
+                    "qosfs on the server's machine, and start the server again");
+    g_assert_cmpuint(strlen(longest), <, QOS_WIRE_REASON_MAX);
 }
 
 static void test_welcome(void)
@@ -489,13 +505,15 @@ static void test_reader_broken(void)
     g_assert_cmpint(verdict_of("\1\0\0", 3, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_MORE);
     g_assert_cmpint(verdict_of("\1\0\0\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_MORE);
     g_assert_cmpint(verdict_of("\1\0\0\0\4", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_FRAME);
+    g_assert_cmpint(verdict_of("\1\0\0\0\13", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_FRAME);
+    g_assert_cmpint(verdict_of("\1\0\0\0\14", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
     g_assert_cmpint(verdict_of("\0\0\0\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
     g_assert_cmpint(verdict_of("\0\0\20\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_MORE);
     g_assert_cmpint(verdict_of("\1\0\20\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
     g_assert_cmpint(verdict_of("\0\2\0\0", 4, QOS_WIRE_HELLO_MAX), ==, QOS_WIRE_MORE);
     g_assert_cmpint(verdict_of("\1\2\0\0", 4, QOS_WIRE_HELLO_MAX), ==, QOS_WIRE_BROKEN);
-    g_assert_cmpint(verdict_of("\11\0\0\0\0", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
-    g_assert_cmpint(verdict_of("\11\0\0\0\377", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
+    g_assert_cmpint(verdict_of("\14\0\0\0\0", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
+    g_assert_cmpint(verdict_of("\14\0\0\0\377", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
     g_assert_cmpint(verdict_of("GET / HTTP", 10, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
 }
 
@@ -506,6 +524,7 @@ int main(int argc, char **argv)
     g_test_add_func("/wire/hello", test_hello);
     g_test_add_func("/wire/hello/limits", test_hello_limits);
     g_test_add_func("/wire/other-version", test_other_version);
+    g_test_add_func("/wire/version-fault", test_version_fault);
     g_test_add_func("/wire/welcome", test_welcome);
     g_test_add_func("/wire/welcome/limits", test_welcome_limits);
     g_test_add_func("/wire/wait", test_wait);
