@@ -6,7 +6,7 @@
  *     db_history.c   reads and writes the history
  *     db_shares.c    what jobs lent and borrowed
  *     db_identity.c  the mount's identity
- *     db_server.c    everything that a server keeps
+ *     db_server.c    everything that a server keeps, its rules by db_server_rules.c
  *     db_open.c      checks, makes and migrates databases of mounts and servers
  *     db_lock.c      the lock of a database
  *     db_sql.c       runs statements for all of them

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "db/db_private.h"
 #include "db/db_server.h"
+#include "db/db_server_rules.h"
 #include "db/server.h"
 #include "sys/service_thread.h"
 
@@ -24,7 +25,7 @@ static const QosDbSchema schema = {
     .versions = G_N_ELEMENTS(server_steps),
     .program = "qosfs-server",
     .user = "server",
-    .content = "the list of its mounts",
+    .content = "the list of its mounts and the rules of the cluster",
 };
 
 typedef struct {
@@ -44,10 +45,11 @@ struct QosServerDb {
     QosTime retry_at; /* the thread's: not before, while there is trouble */
     GMainContext *context;
 
-    QosMutex lock;       /* what follows; not held during SQLite's work, or in calls */
-    GHashTable *pending; /* name -> Change */
-    GArray *saved;       /* of QosOwnerId: to be told */
-    char *trouble;       /* NULL: none */
+    QosMutex lock;         /* what follows; not held during SQLite's work, or in calls */
+    GHashTable *pending;   /* name -> Change */
+    GArray *saved;         /* of QosOwnerId: to be told */
+    QosServerDbSave *save; /* of rules; NULL: none is under way */
+    char *trouble;         /* NULL: none */
     gboolean is_trouble_new;
     GSource *notice; /* that something is to be told; NULL: nothing */
 };
@@ -86,7 +88,11 @@ static gboolean tell(gpointer data)
     gboolean is_new = db->is_trouble_new;
     db->is_trouble_new = FALSE;
     g_clear_pointer(&db->notice, g_source_unref);
+    QosServerDbSave *save = db->save && db->save->is_ended ? g_steal_pointer(&db->save) : NULL;
     qos_mutex_unlock(&db->lock);
+    if (save)
+        save->done(save->error, save->arg);
+    qos_server_db_save_free(save);
     if (is_new)
         db->calls.trouble(trouble, db->calls.arg);
     for (guint i = 0; i < saved->len; i++)
@@ -195,6 +201,18 @@ static gboolean write_pending_locked(QosServerDb *db, GError **error)
     return good;
 }
 
+/* The lock is let go meanwhile. */
+static void write_rules_locked(QosServerDb *db)
+{
+    QosServerDbSave *save = db->save;
+
+    qos_mutex_unlock(&db->lock);
+    qos_server_db_write_save(db->sqlite, db->path, save, &save->error);
+    qos_mutex_lock(&db->lock);
+    save->is_ended = TRUE;
+    notify_locked(db);
+}
+
 static QosTime now(void)
 {
     return g_get_monotonic_time() * QOS_MICROSECOND;
@@ -204,6 +222,10 @@ static QosTime work(gpointer data)
 {
     QosServerDb *db = data;
 
+    if (db->save && !db->save->is_ended) {
+        write_rules_locked(db);
+        return 0;
+    }
     if (g_hash_table_size(db->pending) == 0)
         return QOS_NEVER;
     if (db->trouble && now() < db->retry_at)
@@ -338,7 +360,8 @@ static gboolean open_all(QosServerDb *db, GError **error)
     return db->sqlite &&
            read_rows(db, "SELECT id, principal, name FROM client", take_client, error) &&
            begin_incarnation(db, error) &&
-           read_rows(db, "SELECT name, value FROM tunable", take_tunable, error);
+           read_rows(db, "SELECT name, value FROM tunable", take_tunable, error) &&
+           qos_server_db_read_rules(db->sqlite, &schema, db->path, &db->record, error);
 }
 
 QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls, GError **error)
@@ -351,6 +374,8 @@ QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls,
     db->context = g_main_context_ref_thread_default();
     db->record.clients = g_ptr_array_new_with_free_func((GDestroyNotify)client_free);
     db->record.tunables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    db->record.rules = qos_server_db_rules_new();
+    db->record.log = g_ptr_array_new_with_free_func((GDestroyNotify)qos_server_db_log_entry_free);
     db->pending = changes_new();
     db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
     qos_mutex_init(&db->lock, QOS_MUTEX_SERVER_DB);
@@ -377,6 +402,9 @@ void qos_server_db_close(QosServerDb *db)
     g_free(db->trouble);
     g_ptr_array_unref(db->record.clients);
     g_hash_table_unref(db->record.tunables);
+    qos_server_db_rules_clear(&db->record.rules);
+    g_ptr_array_unref(db->record.log);
+    qos_server_db_save_free(db->save);
     g_free(db->record.store);
     g_main_context_unref(db->context);
     qos_mutex_destroy(&db->lock);
@@ -457,4 +485,32 @@ void qos_server_db_save_tunable(QosServerDb *db, const char *name, const char *v
               (Change){.sql = value ? "INSERT OR REPLACE INTO tunable VALUES (?, ?)"
                                     : "DELETE FROM tunable WHERE name = ?",
                        .texts = {(char *)name, (char *)value}});
+}
+
+/* --- rules of the cluster --- */
+
+const QosServerDbRules *qos_server_db_load_rules(const QosServerDb *db)
+{
+    return &db->record.rules;
+}
+
+void qos_server_db_save_rules(QosServerDb *db, QosServerDbRules *rules,
+                              const QosServerDbLogEntry *entry, QosServerDbRulesSaved done,
+                              gpointer arg)
+{
+    QosServerDbSave *save = g_new0(QosServerDbSave, 1);
+
+    save->entry = qos_server_db_log_entry_new(entry);
+    save->done = done;
+    save->arg = arg;
+    save->has_rules = rules != NULL;
+    if (rules) {
+        save->rules = *rules;
+        *rules = (QosServerDbRules){0};
+    }
+    qos_mutex_lock(&db->lock);
+    g_assert(!db->save);
+    db->save = save;
+    qos_service_thread_wake_locked(&db->thread);
+    qos_mutex_unlock(&db->lock);
 }

@@ -1,11 +1,15 @@
 /*
  * What outlives a server, in SQLite (db/server.sql): its incarnation, the clients that may have
- * credits, the store's name and the tunables. Opening, its errors and its lock are those of a
- * mount's database (db/db_open.c).
+ * credits, the store's name, the tunables, and the rules of the cluster with their log. Opening,
+ * its errors and its lock are those of a mount's database (db/db_open.c).
  *
  * Only opening waits for the disk. Changes are handed over, and the database's own thread writes
  * all pending changes in one transaction, each in its latest version. If that fails, for example
  * because the disk is full, the thread tries again each second, and the changes wait.
+ *
+ * Rules are otherwise: a list comes into force only once it is durable, and an administrator waits
+ * for the answer. So each list is a transaction of its own, tried once, and the caller is told how
+ * it ended. Nothing in these functions is SQLite's, so that another engine can stand behind them.
  *
  * All functions are called in the thread of the main context in which the database was opened, and
  * the call-backs run there too.
@@ -15,6 +19,8 @@
 #include "core/credit.h"
 
 #define QOS_SERVER_LEASE_MAX (3600 * QOS_SECOND)
+/* Entries of the log of rules; beyond that the oldest go. */
+#define QOS_SERVER_DB_LOG_MAX 1000
 
 typedef struct QosServerDb QosServerDb;
 
@@ -23,6 +29,27 @@ typedef struct {
     char *principal;
     char *name;
 } QosServerDbClient;
+
+/* A rule of the cluster. */
+typedef struct {
+    guint64 id;      /* 1 to the version of the list */
+    QosTime expires; /* wall time, > 0; QOS_NEVER */
+    char *command;   /* owned */
+} QosServerDbRule;
+
+/* The list of them. */
+typedef struct {
+    guint64 version;  /* at most G_MAXINT64; 0: none was ever set */
+    GPtrArray *rules; /* of QosServerDbRule, owned, in the order of matching */
+} QosServerDbRules;
+
+/* A change of that list, or an attempt. */
+typedef struct {
+    QosTime time; /* wall time */
+    char *principal, *command;
+    guint error;  /* errno; 0: it was done */
+    char *result; /* in words */
+} QosServerDbLogEntry;
 
 /* As it was when the database was opened. */
 typedef struct {
@@ -34,6 +61,8 @@ typedef struct {
     char *store;          /* NULL: not yet known */
     GPtrArray *clients;   /* of QosServerDbClient */
     GHashTable *tunables; /* name -> text */
+    QosServerDbRules rules;
+    GPtrArray *log; /* of QosServerDbLogEntry, the oldest first; QOS_SERVER_DB_LOG_MAX at most */
 } QosServerRecord;
 
 typedef struct {
@@ -62,3 +91,25 @@ void qos_server_db_save_claimable(QosServerDb *db, gint64 bytes);
 void qos_server_db_save_store(QosServerDb *db, const char *store);
 /* NULL: it is not set any more. */
 void qos_server_db_save_tunable(QosServerDb *db, const char *name, const char *value);
+
+QosServerDbRules qos_server_db_rules_new(void);
+/* Copies the command. */
+void qos_server_db_rules_add(QosServerDbRules *rules, guint64 id, const char *command,
+                             QosTime expires);
+void qos_server_db_rules_clear(QosServerDbRules *rules);
+/* Copies the texts; free with qos_server_db_log_entry_free(). */
+QosServerDbLogEntry *qos_server_db_log_entry_new(const QosServerDbLogEntry *entry);
+void qos_server_db_log_entry_free(QosServerDbLogEntry *entry);
+
+/* How it ended: NULL: it is durable; else nothing of it is, and why (QOS_ERROR). */
+typedef void (*QosServerDbRulesSaved)(const GError *error, gpointer arg);
+/* The rules of the cluster and their log, as they were when the database was opened: borrowed. */
+const QosServerDbRules *qos_server_db_load_rules(const QosServerDb *db);
+/*
+ * Saves all of `rules` (taken over and emptied; NULL: the saved list stays) and an entry of the log
+ * (copied), both or neither. `done` is called once, later, unless the database is closed first.
+ * No other call may be under way.
+ */
+void qos_server_db_save_rules(QosServerDb *db, QosServerDbRules *rules,
+                              const QosServerDbLogEntry *entry, QosServerDbRulesSaved done,
+                              gpointer arg);

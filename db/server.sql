@@ -28,3 +28,26 @@ CREATE TABLE tunable (
 ALTER TABLE server ADD COLUMN key_first INTEGER NOT NULL DEFAULT 0;   -- of proofs (core/proof.h); both 0: none was made
 ALTER TABLE server ADD COLUMN key_second INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE server ADD COLUMN claimable INTEGER NOT NULL DEFAULT 0;   -- bytes that one client may claim; 0: no start has said
+
+-- version 3
+
+-- The rules that hold for all mounts together, in the order of matching.
+CREATE TABLE cluster_rule (
+    position INTEGER PRIMARY KEY,      -- 0 is asked first
+    id       INTEGER NOT NULL UNIQUE,  -- the version in which it was started; never used again
+    command  TEXT NOT NULL,            -- makes the rule again, without its expiry
+    expires  INTEGER                   -- wall time in ns; NULL: never
+) STRICT;
+
+-- Who changed them, or tried to.
+CREATE TABLE cluster_log (
+    number    INTEGER PRIMARY KEY,     -- grows; the lowest go when there are many
+    time      INTEGER NOT NULL,        -- wall time in ns
+    principal TEXT NOT NULL,           -- that asked for it
+    command   TEXT NOT NULL,           -- as it was given, cut where it is long
+    error     INTEGER NOT NULL,        -- errno; 0: it was done
+    result    TEXT NOT NULL            -- in words
+) STRICT;
+
+-- Of the list of rules: grows with each change.
+ALTER TABLE server ADD COLUMN rules_version INTEGER NOT NULL DEFAULT 0;

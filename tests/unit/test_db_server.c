@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <sqlite3.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -212,6 +213,203 @@ static void test_removed(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_null(fixture->trouble);
 }
 
+/* --- rules of the cluster --- */
+
+typedef struct {
+    guint count; /* of answers */
+    GError *error;
+} Answer;
+
+static void answered(const GError *error, gpointer arg)
+{
+    Answer *answer = arg;
+
+    g_clear_error(&answer->error);
+    answer->error = error != NULL ? g_error_copy(error) : NULL;
+    answer->count++;
+}
+
+static const QosServerDbLogEntry entry_template = {
+    .time = 5, .principal = (char *)"uid 0", .command = (char *)"stop x", .result = (char *)"done"};
+
+/* Saves a list of that version, of two rules (0: only an entry of the log), and waits for the
+ * answer. */
+static void save_rules(Fixture *fixture, guint64 version, Answer *answer)
+{
+    QosServerDbRules rules = qos_server_db_rules_new();
+    guint wanted = answer->count + 1;
+
+    rules.version = version;
+    qos_server_db_rules_add(&rules, version, "start a jobid={x} rate=1", QOS_NEVER);
+    qos_server_db_rules_add(&rules, 1, "start b jobid={y} rate=1", 17);
+    qos_server_db_save_rules(fixture->db, version > 0 ? &rules : NULL, &entry_template, answered,
+                             answer);
+    wait_for(&answer->count, wanted);
+    qos_server_db_rules_clear(&rules);
+}
+
+static void assert_rules(Fixture *fixture, guint64 version, guint count, guint entries)
+{
+    const QosServerRecord *record = reopen(fixture);
+    const QosServerDbRules *rules = qos_server_db_load_rules(fixture->db);
+
+    g_assert_cmpuint(rules->version, ==, version);
+    g_assert_cmpuint(rules->rules->len, ==, count);
+    g_assert_cmpuint(record->log->len, ==, entries);
+    if (count != 2)
+        return;
+    const QosServerDbRule *first = rules->rules->pdata[0], *second = rules->rules->pdata[1];
+    g_assert_cmpuint(first->id, ==, version);
+    g_assert_cmpstr(first->command, ==, "start a jobid={x} rate=1");
+    g_assert_cmpint(first->expires, ==, QOS_NEVER);
+    g_assert_cmpuint(second->id, ==, 1);
+    g_assert_cmpstr(second->command, ==, "start b jobid={y} rate=1");
+    g_assert_cmpint(second->expires, ==, 17);
+}
+
+static void execute(const Fixture *fixture, const char *sql)
+{
+    sqlite3 *other = NULL;
+
+    g_assert_cmpint(sqlite3_open(fixture->path, &other), ==, SQLITE_OK);
+    sqlite3_busy_timeout(other, 5000);
+    g_assert_cmpint(sqlite3_exec(other, sql, NULL, NULL, NULL), ==, SQLITE_OK);
+    sqlite3_close(other);
+}
+
+static void test_rules(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    Answer answer = {0};
+
+    assert_rules(fixture, 0, 0, 0);
+    save_rules(fixture, 3, &answer);
+    g_assert_no_error(answer.error);
+    save_rules(fixture, 4, &answer); /* instead of the other one */
+    save_rules(fixture, 0, &answer); /* the list stays */
+    g_assert_no_error(answer.error);
+    assert_rules(fixture, 4, 2, 3);
+    const QosServerDbLogEntry *entry = qos_server_db_record(fixture->db)->log->pdata[2];
+    g_assert_cmpint(entry->time, ==, 5);
+    g_assert_cmpstr(entry->principal, ==, "uid 0");
+    g_assert_cmpstr(entry->command, ==, "stop x");
+    g_assert_cmpuint(entry->error, ==, 0);
+    g_assert_cmpstr(entry->result, ==, "done");
+}
+
+/* List, version and log are written together or not at all; and it is tried once. */
+static void test_rules_trouble(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    g_autofree char *elsewhere = g_strconcat(fixture->path, ".old", NULL);
+    Answer answer = {0};
+
+    save_rules(fixture, 3, &answer);
+    execute(fixture, "CREATE TRIGGER full BEFORE INSERT ON cluster_log "
+                     "BEGIN SELECT RAISE(ABORT, 'it is full'); END");
+    save_rules(fixture, 4, &answer);
+    g_assert_error(answer.error, QOS_ERROR, EIO);
+    g_assert_nonnull(strstr(answer.error->message, "cannot save the rules of the cluster"));
+    g_assert_nonnull(strstr(answer.error->message, "it is full"));
+    execute(fixture, "DROP TRIGGER full");
+    assert_rules(fixture, 3, 2, 1);
+
+    g_assert_cmpint(g_rename(fixture->path, elsewhere), ==, 0);
+    save_rules(fixture, 4, &answer);
+    g_assert_nonnull(strstr(answer.error->message, "was removed"));
+    g_assert_cmpint(g_rename(elsewhere, fixture->path), ==, 0);
+    save_rules(fixture, 5, &answer);
+    g_assert_no_error(answer.error);
+    g_assert_cmpuint(fixture->changes, ==, 0); /* that is trouble with mounts */
+    assert_rules(fixture, 5, 2, 2);
+}
+
+/* While a client is saved, and at once with the end: then nobody is told. */
+static void test_rules_beside_clients(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    Answer answer = {0};
+
+    qos_server_db_save_client(fixture->db, 7, "uid 0", "node");
+    save_rules(fixture, 3, &answer);
+    wait_for(&fixture->saved->len, 1);
+    qos_server_db_save_rules(fixture->db, NULL, &entry_template, answered, &answer);
+    reopen(fixture);
+    while (g_main_context_iteration(NULL, FALSE))
+        continue;
+    g_assert_cmpuint(answer.count, ==, 1);
+    g_assert_cmpuint(qos_server_db_record(fixture->db)->clients->len, ==, 1);
+}
+
+static void test_log_is_bounded(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    Answer answer = {0};
+
+    execute(fixture, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < "
+                     "1000) INSERT INTO cluster_log SELECT i, i, 'uid 1', 'old', 1, 'no' FROM n");
+    assert_rules(fixture, 0, 0, 1000);
+    save_rules(fixture, 2, &answer);
+    g_assert_no_error(answer.error);
+    const GPtrArray *log = reopen(fixture)->log;
+    g_assert_cmpuint(log->len, ==, 1000);
+    g_assert_cmpint(((const QosServerDbLogEntry *)log->pdata[0])->time, ==, 2);
+    g_assert_cmpint(((const QosServerDbLogEntry *)log->pdata[998])->time, ==, 1000);
+    g_assert_cmpstr(((const QosServerDbLogEntry *)log->pdata[999])->command, ==, "stop x");
+}
+
+/* A row that cannot be keeps the server from starting, and nothing is lost by that. */
+static void test_damaged_rules(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    static const char *const changes[][2] = {
+        {"UPDATE server SET rules_version = -1", "UPDATE server SET rules_version = 3"},
+        {"UPDATE server SET rules_version = 2", "UPDATE server SET rules_version = 3"},
+        {"UPDATE cluster_rule SET position = 2 WHERE position = 1",
+         "UPDATE cluster_rule SET position = 1 WHERE position = 2"},
+        {"UPDATE cluster_rule SET id = 0 WHERE position = 1",
+         "UPDATE cluster_rule SET id = 1 WHERE position = 1"},
+        {"UPDATE cluster_rule SET command = '' WHERE position = 1",
+         "UPDATE cluster_rule SET command = 'start b jobid={y} rate=1' WHERE position = 1"},
+        {"UPDATE cluster_rule SET expires = 0 WHERE position = 1",
+         "UPDATE cluster_rule SET expires = 17 WHERE position = 1"},
+        {"UPDATE cluster_log SET error = -1", "UPDATE cluster_log SET error = 0"},
+    };
+    const QosServerDbCalls calls = {saved, trouble, fixture};
+    Answer answer = {0};
+
+    save_rules(fixture, 3, &answer);
+    for (guint i = 0; i < G_N_ELEMENTS(changes); i++) {
+        g_autoptr(GError) error = NULL;
+
+        g_clear_pointer(&fixture->db, qos_server_db_close);
+        execute(fixture, changes[i][0]);
+        g_assert_null(qos_server_db_open(fixture->path, &calls, &error));
+        g_assert_error(error, QOS_ERROR, EUCLEAN);
+        execute(fixture, changes[i][1]);
+        assert_rules(fixture, 3, 2, 1);
+    }
+}
+
+/* A database of a server that knew no rules keeps all that it has. */
+static void test_upgrade(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    QosOwnerId id = qos_server_db_record(fixture->db)->id;
+    Answer answer = {0};
+
+    qos_server_db_save_client(fixture->db, 7, "uid 0", "node");
+    qos_server_db_save_store(fixture->db, "ext4:17");
+    qos_server_db_save_claimable(fixture->db, 4096);
+    g_clear_pointer(&fixture->db, qos_server_db_close);
+    execute(fixture, "DROP TABLE cluster_rule; DROP TABLE cluster_log; "
+                     "ALTER TABLE server DROP COLUMN rules_version; PRAGMA user_version = 2");
+    assert_rules(fixture, 0, 0, 0);
+    const QosServerRecord *record = qos_server_db_record(fixture->db);
+    g_assert_cmpuint(record->id, ==, id);
+    g_assert_cmpuint(record->incarnation, ==, 2);
+    g_assert_cmpstr(record->store, ==, "ext4:17");
+    g_assert_cmpint(record->claimable, ==, 4096);
+    g_assert_cmpuint(record->clients->len, ==, 1);
+    save_rules(fixture, 2, &answer);
+    g_assert_no_error(answer.error);
+    assert_rules(fixture, 2, 2, 1);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -220,5 +418,13 @@ int main(int argc, char **argv)
     g_test_add("/db-server/damaged-server", Fixture, NULL, set_up, test_damaged_server, tear_down);
     g_test_add("/db-server/removed", Fixture, NULL, set_up, test_removed, tear_down);
     g_test_add("/db-server/trouble", Fixture, NULL, set_up, test_trouble, tear_down);
+    g_test_add("/db-server/rules", Fixture, NULL, set_up, test_rules, tear_down);
+    g_test_add("/db-server/rules/trouble", Fixture, NULL, set_up, test_rules_trouble, tear_down);
+    g_test_add("/db-server/rules/beside-clients", Fixture, NULL, set_up, test_rules_beside_clients,
+               tear_down);
+    g_test_add("/db-server/rules/log-is-bounded", Fixture, NULL, set_up, test_log_is_bounded,
+               tear_down);
+    g_test_add("/db-server/rules/damaged", Fixture, NULL, set_up, test_damaged_rules, tear_down);
+    g_test_add("/db-server/rules/upgrade", Fixture, NULL, set_up, test_upgrade, tear_down);
     return g_test_run();
 }
