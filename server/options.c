@@ -156,7 +156,22 @@ static gboolean set_uid(QosServerOptions *options, const Setting *setting, const
     if (!parse_number(setting, value, &number, error))
         return FALSE;
     uid_t uid = (uid_t)number;
-    g_array_append_val(options->allowed_uids, uid);
+    g_array_append_val(*(GArray **)G_STRUCT_MEMBER_P(options, setting->field), uid);
+    return TRUE;
+}
+
+static gboolean set_admin_cn(QosServerOptions *options, const Setting *setting, const char *value,
+                             GError **error)
+{
+    gboolean is_subject = g_ascii_strncasecmp(value, "CN=", 3) == 0;
+
+    if (*value == '\0' || is_subject) {
+        qos_set_error(error, EINVAL,
+                      "%s: \"%s\" is no name: give the CN of a certificate alone, such as node1",
+                      setting->name, value);
+        return FALSE;
+    }
+    g_ptr_array_add(options->admin_cns, g_strdup(value));
     return TRUE;
 }
 
@@ -231,8 +246,12 @@ static const Setting settings[] = {
      "a certificate that is not let in; may be given again"},
     {"munge-socket", set_path, FIELD(munge_socket), 0, 0, "PATH",
      "where munged listens (its usual place)"},
-    {"allow-uid", set_uid, 0, 0, G_MAXUINT32 - 1, "UID",
+    {"allow-uid", set_uid, FIELD(allowed_uids), 0, G_MAXUINT32 - 1, "UID",
      "may connect beside root, by a Unix socket or MUNGE"},
+    {"admin-uid", set_uid, FIELD(admin_uids), 0, G_MAXUINT32 - 1, "UID",
+     "may change rules of the cluster beside root here;\n" HELP_INDENT
+     "by a Unix socket or MUNGE; may be given again"},
+    {"admin-cn", set_admin_cn, 0, 0, 0, "NAME", "likewise, mounts with a certificate of that CN"},
     {"limit", set_tunable, 0, 0, 0, "BYTES", "memory for credits: L (1G)"},
     {"hard-limit", set_tunable, 0, 0, 0, "BYTES",
      "beyond it none is granted: HL (1.25 of the limit)"},
@@ -293,6 +312,8 @@ static void check_groups(GKeyFile *file, GError **error)
 
 static gboolean read_file(QosServerOptions *options, const char *path, GError **error)
 {
+    static const char *const lists[] = {"listen",   "allow-uid", "admin-uid",
+                                        "admin-cn", "tls-deny",  NULL};
     g_autoptr(GKeyFile) file = g_key_file_new();
     g_autoptr(GError) reason = NULL;
     g_auto(GStrv) names = NULL;
@@ -308,8 +329,7 @@ static gboolean read_file(QosServerOptions *options, const char *path, GError **
     if (reason == NULL)
         names = g_key_file_get_keys(file, GROUP_OF_FILE, NULL, &reason);
     for (guint i = 0; names != NULL && names[i] != NULL && reason == NULL; i++) {
-        gboolean is_list = g_str_equal(names[i], "listen") || g_str_equal(names[i], "allow-uid") ||
-                           g_str_equal(names[i], "tls-deny");
+        gboolean is_list = g_strv_contains(lists, names[i]);
         g_autofree char *value = g_key_file_get_string(file, GROUP_OF_FILE, names[i], &reason);
         g_auto(GStrv) values = is_list && value != NULL ? g_strsplit(value, ";", -1) : NULL;
 
@@ -425,6 +445,8 @@ gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char 
         .database = g_strdup(QOS_SERVER_DATABASE_FOLDER),
         .tls_denied = g_ptr_array_new_with_free_func(g_free),
         .allowed_uids = g_array_new(FALSE, FALSE, sizeof(uid_t)),
+        .admin_uids = g_array_new(FALSE, FALSE, sizeof(uid_t)),
+        .admin_cns = g_ptr_array_new_with_free_func(g_free),
         .settings = {.pool = {.limit = G_GINT64_CONSTANT(1) << 30},
                      .lease = 30 * QOS_SECOND,
                      .group = QOS_WIRE_GROUP_MAX},
@@ -453,6 +475,8 @@ void qos_server_options_clear(QosServerOptions *options)
     g_clear_pointer(&options->listen, g_ptr_array_unref);
     g_clear_pointer(&options->tls_denied, g_ptr_array_unref);
     g_clear_pointer(&options->allowed_uids, g_array_unref);
+    g_clear_pointer(&options->admin_uids, g_array_unref);
+    g_clear_pointer(&options->admin_cns, g_ptr_array_unref);
     g_clear_pointer(&options->control, g_free);
     g_clear_pointer(&options->database, g_free);
     g_clear_pointer(&options->tls_authority, g_free);
@@ -487,12 +511,12 @@ char *qos_server_options_help(void)
         g_autofree char *words = g_strdup_printf("--%s %s", settings[i].name, settings[i].value);
         g_string_append_printf(text, "  %-20s %s\n", words, settings[i].help);
     }
-    g_string_append(text,
-                    "\n  -v, --verbose        say more\n"
-                    "  -h, --help           this text\n"
-                    "  -V, --version        the version\n"
-                    "\n"
-                    "FILE has a section [server] with the same settings, NAME=VALUE; several\n"
-                    "addresses, uids and subjects are separated by ';'. See qosfs-server(8).\n");
+    g_string_append(
+        text, "\n  -v, --verbose        say more\n"
+              "  -h, --help           this text\n"
+              "  -V, --version        the version\n"
+              "\n"
+              "FILE has a section [server] with the same settings, NAME=VALUE; several\n"
+              "addresses, uids, names and subjects are separated by ';'. See qosfs-server(8).\n");
     return g_string_free(text, FALSE);
 }

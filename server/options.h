@@ -36,6 +36,8 @@ typedef struct {
     GPtrArray *tls_denied; /* of subjects */
     char *munge_socket;    /* munged's; NULL: the usual one */
     GArray *allowed_uids;  /* of uid_t, beside root and the server's own */
+    GArray *admin_uids;    /* of uid_t; see server/admins.h */
+    GPtrArray *admin_cns;  /* of names */
     QosServerSettings settings;
     QosTime resend;    /* of a message that is not acknowledged */
     guint connections; /* at most */
