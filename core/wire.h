@@ -10,10 +10,12 @@
  *     WAIT                   -->                            a process waits for a file lock
  *                            <--           DEADLOCK         it would wait for ever
  *                            <--           RULES            of the cluster (core/wire_cluster.h)
+ *     RULES_SEEN             -->                            they are in force at the mount
  *     BUDGET_REPORT          -->                            what classes want of them
  *                            <--           BUDGET_GRANT     what they may use
  *     ADMIN                  -->                            a command on rules of the cluster
  *                            <--           ADMIN_RESULT     what became of it
+ *     EPOCH                  <->           EPOCH            messages of core/epoch.h
  *
  * HELLO up to its version, WELCOME's version and REFUSED are the same in all versions, so that
  * peers of two versions can say why they do not go together.
@@ -48,6 +50,8 @@ typedef enum {
     QOS_WIRE_BUDGET_GRANT,
     QOS_WIRE_ADMIN,
     QOS_WIRE_ADMIN_RESULT,
+    QOS_WIRE_RULES_SEEN,
+    QOS_WIRE_EPOCH,
     QOS_WIRE_TYPES, /* this and above: no frame */
 } QosWireType;
 

@@ -7,6 +7,11 @@
 #include "core/wire_frame.h"
 
 #define RULE_SIZE_LEAST (8 + 8 + 4 + 1) /* bytes of a rule in a page */
+/* As core/budget.h has them. */
+#define EPOCH_MIN QOS_MILLISECOND
+#define EPOCH_MAX (10 * QOS_SECOND)
+#define LEASE_MIN QOS_SECOND
+#define LEASE_MAX (3600 * QOS_SECOND)
 
 /* --- long texts --- */
 
@@ -85,6 +90,9 @@ guint qos_wire_put_rules(GByteArray *bytes, const QosWireRules *rules, guint fir
     guint32 count = 0;
 
     qos_bytes_put_u64(bytes, rules->version);
+    qos_bytes_put_u32(bytes, (guint32)(rules->epoch / QOS_MILLISECOND));
+    qos_bytes_put_u32(bytes, (guint32)(rules->lease / QOS_MILLISECOND));
+    qos_bytes_put_u32(bytes, rules->parts);
     qos_bytes_put_u32(bytes, rules->total);
     qos_bytes_put_u32(bytes, first);
     count_at = bytes->len;
@@ -123,15 +131,31 @@ static gboolean take_rule(const guint8 **bytes, gsize *length, QosWireRules *pag
     return rule.command[0] != '\0';
 }
 
+/* What is told of budgets besides the rules. */
+static gboolean take_terms(const guint8 **payload, gsize *length, QosWireRules *page)
+{
+    guint32 epoch, lease, parts;
+
+    if (!qos_bytes_take_u32(payload, length, &epoch) ||
+        !qos_bytes_take_u32(payload, length, &lease) ||
+        !qos_bytes_take_u32(payload, length, &parts))
+        return FALSE;
+    page->epoch = epoch * QOS_MILLISECOND;
+    page->lease = lease * QOS_MILLISECOND;
+    page->parts = parts;
+    return page->epoch >= EPOCH_MIN && page->epoch <= EPOCH_MAX && page->lease >= LEASE_MIN &&
+           page->lease <= LEASE_MAX && parts <= QOS_WIRE_PARTS_MAX;
+}
+
 gboolean qos_wire_get_rules(const guint8 *payload, gsize length, QosWireRules *ret_rules)
 {
     QosWireRules page = {0};
     guint32 total, first, count;
 
     if (!qos_bytes_take_u64(&payload, &length, &page.version) ||
-        !qos_bytes_take_u32(&payload, &length, &total) || total > QOS_WIRE_RULES_MAX ||
-        !qos_bytes_take_u32(&payload, &length, &first) || first > total ||
-        !qos_bytes_take_u32(&payload, &length, &count) || count > total - first ||
+        !take_terms(&payload, &length, &page) || !qos_bytes_take_u32(&payload, &length, &total) ||
+        total > QOS_WIRE_RULES_MAX || !qos_bytes_take_u32(&payload, &length, &first) ||
+        first > total || !qos_bytes_take_u32(&payload, &length, &count) || count > total - first ||
         (count == 0 && total > 0) || count > length / RULE_SIZE_LEAST)
         return FALSE;
     page.total = total;
@@ -179,11 +203,56 @@ gboolean qos_wire_rules_are_whole(const QosWireRules *list)
     return count_of(list) == list->total;
 }
 
+/* --- RULES_SEEN --- */
+
+void qos_wire_put_seen(GByteArray *bytes, const QosWireSeen *seen)
+{
+    gsize at = qos_wire_begin(bytes, QOS_WIRE_RULES_SEEN);
+
+    qos_bytes_put_u64(bytes, seen->version);
+    qos_bytes_put_u32(bytes, seen->parts);
+    qos_wire_end(bytes, at);
+}
+
+gboolean qos_wire_get_seen(const guint8 *payload, gsize length, QosWireSeen *ret_seen)
+{
+    guint64 version;
+    guint32 parts;
+
+    if (!qos_bytes_take_u64(&payload, &length, &version) ||
+        !qos_bytes_take_u32(&payload, &length, &parts) || parts > QOS_WIRE_PARTS_MAX || length > 0)
+        return FALSE;
+    *ret_seen = (QosWireSeen){.version = version, .parts = parts};
+    return TRUE;
+}
+
+/* --- EPOCH --- */
+
+gboolean qos_wire_put_epoch(GByteArray *bytes, const QosEpochMessage *message)
+{
+    gsize at;
+
+    if (message->data != NULL && g_bytes_get_size(message->data) > QOS_EPOCH_DATA_MAX)
+        return FALSE;
+    at = qos_wire_begin(bytes, QOS_WIRE_EPOCH);
+    qos_epoch_encode(message, bytes);
+    qos_wire_end(bytes, at);
+    return TRUE;
+}
+
+gboolean qos_wire_get_epoch(const guint8 *payload, gsize length, QosEpochMessage *ret_message)
+{
+    return qos_epoch_decode(payload, length, ret_message);
+}
+
 /* --- budgets --- */
 
 static void put_item(GByteArray *bytes, const QosWireBudget *item)
 {
+    const guint8 unit = (guint8)item->unit;
+
     qos_bytes_put_u64(bytes, item->rule);
+    g_byte_array_append(bytes, &unit, sizeof(unit));
     qos_wire_put_text(bytes, item->class);
     qos_bytes_put_u32(bytes, (guint32)item->length);
     g_byte_array_append(bytes, item->bytes, (guint)item->length);
@@ -213,8 +282,12 @@ gboolean qos_wire_get_budget(const guint8 **payload, gsize *length, QosWireBudge
     gsize left = *length;
     guint32 size;
 
-    if (!qos_bytes_take_u64(&bytes, &left, &item.rule) || item.rule == 0 ||
-        !qos_wire_take_text(&bytes, &left, item.class, QOS_WIRE_CLASS_MAX) ||
+    if (!qos_bytes_take_u64(&bytes, &left, &item.rule) || item.rule == 0 || left == 0 ||
+        *bytes >= QOS_WIRE_UNITS)
+        return FALSE;
+    item.unit = *bytes++;
+    left--;
+    if (!qos_wire_take_text(&bytes, &left, item.class, QOS_WIRE_CLASS_MAX) ||
         !qos_bytes_take_u32(&bytes, &left, &size) || size == 0 || size > QOS_WIRE_BUDGET_MAX ||
         size > left)
         return FALSE;

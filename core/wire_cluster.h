@@ -1,12 +1,15 @@
 /*
  * The frames of the rules and budgets that all mounts share (core/wire.h has the stream):
  *
- *     RULES          u64 version   u32 total   u32 first   u32 count
+ *     RULES          u64 version   u32 epoch (ms)   u32 lease (ms)   u32 floor parts
+ *                    u32 total   u32 first   u32 count
  *                    count times:  u64 id   u64 left (ms)   u32 length   command
+ *     RULES_SEEN     u64 version   u32 floor parts
  *     BUDGET_REPORT, BUDGET_GRANT
- *                    to the end:   u64 rule   u8 length   class   u32 length   bytes
+ *                    to the end:   u64 rule   u8 unit   u8 length   class   u32 length   bytes
  *     ADMIN          u64 id   u32 uid   u32 length   command
  *     ADMIN_RESULT   u64 id   u32 error   u32 length   text
+ *     EPOCH          one message, by qos_epoch_encode()
  *
  * Revocations travel on the same stream. So that none waits behind a long list, a list comes in
  * pages, and so do batches: a frame has no more than QOS_WIRE_PAGE_MAX bytes, or one rule.
@@ -18,8 +21,10 @@
  */
 #pragma once
 
+#include "core/epoch.h"
 #include "core/wire.h"
 
+#define QOS_WIRE_UNITS           2          /* operations, bytes: as QosUnit (fs/policy.h) */
 #define QOS_WIRE_PAGE_MAX        65536u     /* bytes behind the length, unless it is one rule's */
 #define QOS_WIRE_COMMAND_MAX     65535u     /* bytes of text */
 #define QOS_WIRE_RULES_MAX       10000u     /* in the list */
@@ -28,6 +33,7 @@
 #define QOS_WIRE_BUDGET_MAX      32768u     /* bytes of a report or a grant */
 #define QOS_WIRE_RESULT_MAX      65535u     /* bytes of text */
 #define QOS_WIRE_ERRNO_MAX       4095
+#define QOS_WIRE_PARTS_MAX       (1u << 24) /* of the floors */
 
 /* --- RULES: the list in force, or a page of it --- */
 
@@ -40,6 +46,9 @@ typedef struct {
 typedef struct {
     guint64 version; /* of the list: grows with each change, for as long as the server's id is the
                         same; 0: none was ever set */
+    QosTime epoch;   /* of budgets (core/budget.h): 1 ms to 10 s; whole milliseconds travel */
+    QosTime lease;   /* of a rate: 1 s to 1 h */
+    guint parts;     /* the mount has one of so many parts of each floor; 0: it has none */
     guint total;     /* rules in the list */
     guint first;     /* the place in the list of the first one here; 0 is asked first */
     gsize size;      /* bytes of the commands here */
@@ -64,10 +73,22 @@ gboolean qos_wire_rules_join(QosWireRules *list, QosWireRules *page);
 /* Whether all of it has come. */
 gboolean qos_wire_rules_are_whole(const QosWireRules *list);
 
+/* --- RULES_SEEN: the mount acknowledges the list that it has put in force --- */
+
+typedef struct {
+    guint64 version;
+    guint parts; /* of the floors, as QosWireRules */
+} QosWireSeen;
+
+void qos_wire_put_seen(GByteArray *bytes, const QosWireSeen *seen);
+/* FALSE, with nothing set, where it is none. */
+gboolean qos_wire_get_seen(const guint8 *payload, gsize length, QosWireSeen *ret_seen);
+
 /* --- BUDGET_REPORT, BUDGET_GRANT: batches, an item for each class --- */
 
 typedef struct {
     guint64 rule;                       /* QosWireRule.id */
+    guint unit;                         /* of the rate: below QOS_WIRE_UNITS */
     char class[QOS_WIRE_CLASS_MAX + 1]; /* of the rule: a JobID, "uid 7", ...; may be empty */
     const guint8 *bytes;                /* a report, or a grant; opaque here; borrowed */
     gsize length;                       /* 1 to QOS_WIRE_BUDGET_MAX */
@@ -80,6 +101,13 @@ void qos_wire_put_budget(GByteArray *bytes, gsize *batch, QosWireType type,
 /* Takes the first item from the front of the payload; call it while *length > 0. Its bytes are the
  * payload's. FALSE, with nothing set, where there is none. */
 gboolean qos_wire_get_budget(const guint8 **payload, gsize *length, QosWireBudget *ret_item);
+
+/* --- EPOCH --- */
+
+/* FALSE, with nothing appended, where the message is too long for a frame's page. */
+gboolean qos_wire_put_epoch(GByteArray *bytes, const QosEpochMessage *message);
+/* FALSE, with nothing set, where it is none. It is cleared by the caller. */
+gboolean qos_wire_get_epoch(const guint8 *payload, gsize length, QosEpochMessage *ret_message);
 
 /* --- ADMIN, ADMIN_RESULT --- */
 

@@ -76,7 +76,8 @@ guint64 qos_cluster_rules_version(const QosClusterRules *rules);
 const QosRules *qos_cluster_rules_list(const QosClusterRules *rules);
 /* What a rule goes by on the wire; 0: there is none of that name. */
 guint64 qos_cluster_rules_id(const QosClusterRules *rules, const char *name);
-/* The list for mounts. Clear it with qos_wire_rules_clear(). */
+/* The list for mounts; its epoch, lease and parts are the caller's to set. Clear it with
+ * qos_wire_rules_clear(). */
 QosWireRules qos_cluster_rules_describe(const QosClusterRules *rules, QosTime wall);
 /* Of QosServerDbLogEntry, the oldest first: what is durable. Borrowed, until the next change. */
 const GPtrArray *qos_cluster_rules_log(const QosClusterRules *rules);

@@ -337,6 +337,10 @@ static const char *misplaced(QosWireType type, gboolean is_open)
     case QOS_WIRE_BUDGET_REPORT:
         return is_open ? "BUDGET_REPORT, without a rule of the cluster"
                        : "BUDGET_REPORT before HELLO";
+    case QOS_WIRE_RULES_SEEN:
+        return is_open ? "RULES_SEEN, without a rule of the cluster" : "RULES_SEEN before HELLO";
+    case QOS_WIRE_EPOCH:
+        return is_open ? "EPOCH, which this server does not take" : "EPOCH before HELLO";
     case QOS_WIRE_ADMIN:
         return is_open ? "ADMIN, which this server does not take" : "ADMIN before HELLO";
     case QOS_WIRE_WELCOME:

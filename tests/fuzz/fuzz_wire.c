@@ -108,6 +108,28 @@ static gboolean write_budget(QosWireType type, const guint8 *payload, gsize leng
     return is_one;
 }
 
+static gboolean write_seen(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosWireSeen seen;
+
+    if (!qos_wire_get_seen(payload, length, &seen))
+        return FALSE;
+    qos_wire_put_seen(bytes, &seen);
+    return TRUE;
+}
+
+/* What comes in the other byte order is not written the same. */
+static gboolean write_epoch(const guint8 *payload, gsize length, GByteArray *bytes)
+{
+    QosEpochMessage message;
+
+    if (!qos_wire_get_epoch(payload, length, &message))
+        return FALSE;
+    gboolean is_written = qos_wire_put_epoch(bytes, &message) && !message.is_swapped;
+    qos_epoch_message_clear(&message);
+    return is_written;
+}
+
 static gboolean write_admin(const guint8 *payload, gsize length, GByteArray *bytes)
 {
     QosWireAdmin admin;
@@ -166,6 +188,12 @@ static void check_frame(QosWireType type, const guint8 *payload, gsize length)
         break;
     case QOS_WIRE_ADMIN_RESULT:
         is_written = write_admin_result(payload, length, bytes);
+        break;
+    case QOS_WIRE_RULES_SEEN:
+        is_written = write_seen(payload, length, bytes);
+        break;
+    case QOS_WIRE_EPOCH:
+        is_written = write_epoch(payload, length, bytes);
         break;
     case QOS_WIRE_TYPES:
         g_assert_not_reached();

@@ -48,6 +48,13 @@ static gboolean get_rules(const guint8 *payload, gsize length)
     return TRUE;
 }
 
+static gboolean get_seen(const guint8 *payload, gsize length)
+{
+    QosWireSeen seen;
+
+    return qos_wire_get_seen(payload, length, &seen);
+}
+
 static gboolean get_admin(const guint8 *payload, gsize length)
 {
     QosWireAdmin admin;
@@ -73,6 +80,9 @@ static gboolean get_result(const guint8 *payload, gsize length)
 static QosWireRules list_new(guint64 version)
 {
     return (QosWireRules){.version = version,
+                          .epoch = 100 * QOS_MILLISECOND,
+                          .lease = QOS_SECOND,
+                          .parts = 8,
                           .rules = g_array_new(FALSE, FALSE, sizeof(QosWireRule))};
 }
 
@@ -89,6 +99,9 @@ static void add_rule(QosWireRules *list, guint64 id, QosTime left, char *command
 static void assert_equal(const QosWireRules *a, const QosWireRules *b)
 {
     g_assert_cmpuint(a->version, ==, b->version);
+    g_assert_cmpint(a->epoch, ==, b->epoch);
+    g_assert_cmpint(a->lease, ==, b->lease);
+    g_assert_cmpuint(a->parts, ==, b->parts);
     g_assert_cmpuint(a->total, ==, b->total);
     g_assert_cmpuint(a->size, ==, b->size);
     for (guint i = 0; i < a->total; i++) {
@@ -103,8 +116,11 @@ static void assert_equal(const QosWireRules *a, const QosWireRules *b)
 static void test_rules_bytes(void)
 {
     static const guint8 expected[] = {
-        64,  0, 0, 0, 7,              /* length, RULES */
+        76,  0, 0, 0, 7,              /* length, RULES */
         5,   0, 0, 0, 0,   0,   0, 0, /* version */
+        100, 0, 0, 0,                 /* epoch */
+        232, 3, 0, 0,                 /* lease */
+        8,   0, 0, 0,                 /* floor parts */
         2,   0, 0, 0,                 /* total */
         0,   0, 0, 0,                 /* first */
         2,   0, 0, 0,                 /* count */
@@ -137,10 +153,11 @@ static void test_rules_bytes(void)
 static void test_no_rules(void)
 {
     g_autoptr(GByteArray) bytes = g_byte_array_new();
-    QosWireRules none = {.version = 7}, list = {0}, page;
+    QosWireRules none = list_new(7), list = {0}, page;
     gsize length;
 
     g_assert_cmpuint(qos_wire_put_rules(bytes, &none, 0), ==, 0);
+    qos_wire_rules_clear(&none);
     const guint8 *payload = payload_of(bytes, QOS_WIRE_RULES, &length);
     assert_exact(payload, length, get_rules);
     g_assert_true(qos_wire_get_rules(payload, length, &page));
@@ -157,18 +174,23 @@ static void test_rules_limits(void)
         guint at;
         guint8 value;
     } changes[] = {
-        {8, 0},     /* no rules in the list, and one here */
-        {9, 0xff},  /* more than there may be in a list */
-        {12, 1},    /* it begins behind the end */
-        {16, 0},    /* none here, of a list of one */
-        {16, 2},    /* more than the list has */
-        {20, 0},    /* the id is 0 */
-        {35, 0x80}, /* it ends after the end of time */
-        {36, 0},    /* no command, but a byte behind */
-        {36, 2},    /* longer than what is there */
-        {40, '\n'}, /* a control character */
-        {40, 0xff}, /* not UTF-8 */
-        {40, 0},
+        {8, 0},     /* no epoch */
+        {9, 0xff},  /* an epoch of more than 10 s */
+        {13, 0},    /* a lease of less than 1 s */
+        {14, 0xff}, /* a lease of more than 1 h */
+        {19, 0xff}, /* more parts than mounts may be */
+        {20, 0},    /* no rules in the list, and one here */
+        {21, 0xff}, /* more than there may be in a list */
+        {24, 1},    /* it begins behind the end */
+        {28, 0},    /* none here, of a list of one */
+        {28, 2},    /* more than the list has */
+        {32, 0},    /* the id is 0 */
+        {47, 0x80}, /* it ends after the end of time */
+        {48, 0},    /* no command, but a byte behind */
+        {48, 2},    /* longer than what is there */
+        {52, '\n'}, /* a control character */
+        {52, 0xff}, /* not UTF-8 */
+        {52, 0},
     };
     g_autoptr(GByteArray) bytes = g_byte_array_new();
     QosWireRules list = list_new(5);
@@ -275,25 +297,77 @@ static void test_pages_too_many(void)
     g_assert_null(list.rules);
 }
 
+static void test_seen(void)
+{
+    static const guint8 expected[] = {
+        13, 0, 0, 0, 12,            /* length, RULES_SEEN */
+        5,  0, 0, 0, 0,  0, 0, 128, /* version */
+        16, 0, 0, 0,                /* floor parts */
+    };
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    const QosWireSeen seen = {.version = 5 | G_GUINT64_CONSTANT(1) << 63, .parts = 16};
+    QosWireSeen found;
+    gsize length;
+
+    qos_wire_put_seen(bytes, &seen);
+    g_assert_cmpmem(bytes->data, bytes->len, expected, sizeof(expected));
+    const guint8 *payload = payload_of(bytes, QOS_WIRE_RULES_SEEN, &length);
+    assert_exact(payload, length, get_seen);
+    g_assert_true(qos_wire_get_seen(payload, length, &found));
+    g_assert_cmpuint(found.version, ==, seen.version);
+    g_assert_cmpuint(found.parts, ==, 16);
+    g_assert_false(get_seen((const guint8 *)"12345678\0\0\0\2", 12)); /* parts: 2^25 */
+}
+
+/* --- epochs --- */
+
+static void test_epoch(void)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    g_autoptr(GBytes) data = g_bytes_new_static("12345678", 8);
+    g_autofree guint8 *long_data = g_malloc0(QOS_EPOCH_DATA_MAX + 1);
+    g_autoptr(GBytes) longer = g_bytes_new_static(long_data, QOS_EPOCH_DATA_MAX + 1);
+    QosEpochMessage message = {.type = QOS_EPOCH_READY, .ticket = 7, .epoch = 9, .data = data};
+    QosEpochMessage found;
+    gsize length;
+
+    g_assert_true(qos_wire_put_epoch(bytes, &message));
+    const guint8 *payload = payload_of(bytes, QOS_WIRE_EPOCH, &length);
+    g_assert_cmpuint(length, ==, QOS_EPOCH_HEADER + 8);
+    g_assert_true(qos_wire_get_epoch(payload, length, &found));
+    g_assert_cmpint(found.type, ==, QOS_EPOCH_READY);
+    g_assert_cmpuint(found.ticket, ==, 7);
+    g_assert_cmpint(found.epoch, ==, 9);
+    g_assert_true(g_bytes_equal(found.data, data));
+    qos_epoch_message_clear(&found);
+    g_assert_false(qos_wire_get_epoch(payload, length - 1, &found));
+    message.data = longer;
+    g_byte_array_set_size(bytes, 0);
+    g_assert_false(qos_wire_put_epoch(bytes, &message));
+    g_assert_cmpuint(bytes->len, ==, 0);
+}
+
 /* --- budgets --- */
 
 static void test_budget_bytes(void)
 {
     static const guint8 expected[] = {
-        35, 0,   0,   0,   8,            /* length, BUDGET_REPORT */
+        37, 0,   0,   0,   8,            /* length, BUDGET_REPORT */
         5,  0,   0,   0,   0,   0, 0, 0, /* rule */
+        1,                               /* unit */
         4,  'j', 'o', 'b', '1',          /* class */
         3,  0,   0,   0,   1,   2, 3,    /* bytes */
         2,  0,   0,   0,   0,   0, 0, 0, /* rule */
+        0,                               /* unit */
         0,                               /* class */
         1,  0,   0,   0,                 /* bytes: */
     };
     g_autoptr(GByteArray) bytes = g_byte_array_new();
-    QosWireBudget item = {5, "job1", (const guint8 *)"\1\2\3", 3};
+    QosWireBudget item = {5, 1, "job1", (const guint8 *)"\1\2\3", 3};
     gsize batch = QOS_WIRE_NO_BATCH, length;
 
     qos_wire_put_budget(bytes, &batch, QOS_WIRE_BUDGET_REPORT, &item);
-    item = (QosWireBudget){2, "", (const guint8 *)"\x9", 1};
+    item = (QosWireBudget){2, 0, "", (const guint8 *)"\x9", 1};
     qos_wire_put_budget(bytes, &batch, QOS_WIRE_BUDGET_REPORT, &item);
     g_assert_cmpuint(batch, ==, 0);
     g_assert_cmpmem(bytes->data, bytes->len - 1, expected, sizeof(expected));
@@ -302,6 +376,7 @@ static void test_budget_bytes(void)
     const guint8 *payload = payload_of(bytes, QOS_WIRE_BUDGET_REPORT, &length);
     g_assert_true(qos_wire_get_budget(&payload, &length, &item));
     g_assert_cmpuint(item.rule, ==, 5);
+    g_assert_cmpuint(item.unit, ==, 1);
     g_assert_cmpstr(item.class, ==, "job1");
     g_assert_cmpmem(item.bytes, item.length, "\1\2\3", 3);
     g_assert_true(qos_wire_get_budget(&payload, &length, &item));
@@ -327,9 +402,9 @@ static void test_budget_limits(void)
     static const struct {
         guint at;
         guint8 value;
-    } changes[] = {{0, 0}, {8, 0xff}, {9, '\t'}, {10, 0}, {10, 2}, {11, 0x80}, {13, 0xff}};
+    } changes[] = {{0, 0}, {8, 2}, {9, 0xff}, {10, '\t'}, {11, 0}, {11, 2}, {12, 0x80}, {14, 0xff}};
     g_autoptr(GByteArray) bytes = g_byte_array_new();
-    const QosWireBudget item = {5, "j", (const guint8 *)"x", 1};
+    const QosWireBudget item = {5, 1, "j", (const guint8 *)"x", 1};
     gsize batch = QOS_WIRE_NO_BATCH, length;
 
     qos_wire_put_budget(bytes, &batch, QOS_WIRE_BUDGET_GRANT, &item);
@@ -469,6 +544,8 @@ int main(int argc, char **argv)
     g_test_add_func("/wire-cluster/pages", test_pages);
     g_test_add_func("/wire-cluster/pages/out-of-order", test_pages_out_of_order);
     g_test_add_func("/wire-cluster/pages/too-many", test_pages_too_many);
+    g_test_add_func("/wire-cluster/seen", test_seen);
+    g_test_add_func("/wire-cluster/epoch", test_epoch);
     g_test_add_func("/wire-cluster/budget/bytes", test_budget_bytes);
     g_test_add_func("/wire-cluster/budget/limits", test_budget_limits);
     g_test_add_func("/wire-cluster/budget/batches", test_budget_batches);

@@ -1,0 +1,81 @@
+/*
+ * The coordinators of all budgets: for each class of a cluster rule and each unit one QosBudget
+ * (core/budget.h), with the mounts that have reported as its members.
+ *
+ *     BUDGET_REPORT of a mount -> report -> QosBudget -- its epoch ends: tick --> BUDGET_GRANT
+ *
+ * A class's epoch ends when all members that it waits for have reported, but not sooner than half
+ * an epoch after the one before, and when E has passed. A class is made by the first report of it
+ * and freed when no mount can have a rate of it any more. Mounts say nothing before a class is
+ * used, so floors are reserved as a whole (core/budget.c).
+ *
+ * Pure: time is an argument. One thread, the main loop's.
+ */
+#pragma once
+
+#include "core/budget.h"
+#include "core/wire_cluster.h"
+
+typedef struct QosServerBudgets QosServerBudgets;
+
+/* What a rule says of its classes. */
+typedef struct {
+    guint64 id;                    /* on the wire; > 0 */
+    const char *name;              /* of the rule; borrowed for the call */
+    guint64 limit[QOS_WIRE_UNITS]; /* rates, in thousandths of a unit a second; 0: no bound */
+    QosBudgetShare share;
+    QosBudgetAway away;
+    guint floor; /* percent */
+} QosServerBudgetRule;
+
+/* Mounts may have rates of a former life of the server until `grace`; 0: none can have. */
+QosServerBudgets *qos_server_budgets_new(QosTime grace);
+/* NULL is allowed. */
+void qos_server_budgets_free(QosServerBudgets *budgets);
+
+/* The rules in force, with the epoch, the lease and in how many parts floors are divided (the
+ * weight of all mounts, `registered`; > 0). Classes of rules that are gone are freed. */
+void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudgetRule *rules,
+                                  guint count, QosTime epoch, QosTime lease, guint parts,
+                                  QosTime now);
+
+/* The payload of a BUDGET_REPORT. FALSE: it is broken. Items of rules that are gone, and reports
+ * that the law refuses, are passed over and counted. */
+gboolean qos_server_budgets_report(QosServerBudgets *budgets, QosOwnerId client,
+                                   const guint8 *payload, gsize length, QosTime now);
+/* The client is known no more: it can use nothing of any class. */
+void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosTime now);
+
+/* Whole frames of BUDGET_GRANT for one client. The bytes are the budgets'. */
+typedef void (*QosServerBudgetsSend)(QosOwnerId client, const GByteArray *frames, gpointer arg);
+/* Ends the epochs that are due, and answers. Returns when to call it again; QOS_NEVER: after the
+ * next report. To be called after reports, too. */
+QosTime qos_server_budgets_tick(QosServerBudgets *budgets, QosTime now, QosServerBudgetsSend send,
+                                gpointer arg);
+
+/* A class, for status, `jobs` and `why`. Rates are in thousandths of a unit a second. */
+typedef struct {
+    guint64 rule;
+    const char *rule_name, *class_name;
+    guint unit;
+    guint64 limit;
+    guint64 demand, served; /* of all mounts, in the latest epoch */
+    QosBudgetState state;
+} QosServerBudgetsClass;
+typedef void (*QosServerBudgetsFunc)(const QosServerBudgetsClass *item, gpointer arg);
+void qos_server_budgets_each(const QosServerBudgets *budgets, QosServerBudgetsFunc func,
+                             gpointer arg, QosTime now);
+
+/* A mount in a class, by its latest report. */
+typedef struct {
+    QosOwnerId client;
+    guint64 demand, held, bound; /* rates; `bound`: the most that it may use now */
+    gboolean is_silent;          /* its lease runs, and it has not reported in the latest epoch */
+} QosServerBudgetsMember;
+typedef void (*QosServerBudgetsMemberFunc)(const QosServerBudgetsMember *member, gpointer arg);
+/* The members of the class of that rule, name and unit; none where there is no such class. */
+void qos_server_budgets_each_member(const QosServerBudgets *budgets, guint64 rule,
+                                    const char *class_name, guint unit,
+                                    QosServerBudgetsMemberFunc func, gpointer arg, QosTime now);
+/* How many reports were passed over since the start. */
+guint64 qos_server_budgets_passed_over(const QosServerBudgets *budgets);
