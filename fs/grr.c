@@ -50,6 +50,7 @@ typedef struct {
     gint64 epoch;       /* QOS_EPOCH_FIRST: in none */
     gboolean is_asking; /* a call-back is to come */
     gboolean is_stopping;
+    const QosPolicyContext *context;
     QosEpochHandler *own_epochs;
     GArray *own_actions;
     QosEpochHandler *epochs; /* of these, or the context's */
@@ -173,6 +174,15 @@ static void count(Grr *grr, Group *group, const QosRequest *request, int change)
     grr->wish.waiting[group - grr->groups] += change > 0 ? cost : -cost;
 }
 
+/* The peers' epochs, or where there are none its own. */
+static void choose_epochs(Grr *grr)
+{
+    const gboolean has_peers = grr->context->epochs != NULL;
+
+    grr->epochs = has_peers ? grr->context->epochs : grr->own_epochs;
+    grr->actions = has_peers ? grr->context->epoch_actions : grr->own_actions;
+}
+
 static void *grr_init(const QosPolicyContext *context, QosTime now)
 {
     Grr *grr = g_new0(Grr, 1);
@@ -180,14 +190,19 @@ static void *grr_init(const QosPolicyContext *context, QosTime now)
     for (guint i = 0; i < GROUPS; i++)
         grr->groups[i].jobs = qos_policy_jrr.init(context, now);
     grr->wish.length = EPOCH_LENGTH;
-    if (context->epochs != NULL) {
-        grr->epochs = context->epochs;
-        grr->actions = context->epoch_actions;
-    } else {
-        grr->epochs = grr->own_epochs = qos_epoch_local_new();
-        grr->actions = grr->own_actions = qos_epoch_actions_new();
-    }
+    grr->context = context;
+    grr->own_epochs = qos_epoch_local_new();
+    grr->own_actions = qos_epoch_actions_new();
+    choose_epochs(grr);
     return grr;
+}
+
+static void grr_epochs_changed(void *self, QosTime now)
+{
+    Grr *grr = self;
+
+    leave(grr, now);
+    choose_epochs(grr);
 }
 
 /* Asks for no more epochs; another policy may, of the same handler. */
@@ -277,6 +292,8 @@ static void grr_cancel(void *self, QosRequest *request, QosTime now)
     stop_waiting(grr, group, request, now);
 }
 
+const gsize qos_grr_data_length = sizeof(Wish);
+
 const QosPolicyClass qos_policy_grr = {
     .name = "grr",
     .init = grr_init,
@@ -287,5 +304,6 @@ const QosPolicyClass qos_policy_grr = {
     .get_next = grr_get_next,
     .start_epoch = grr_start_epoch,
     .reduction = {combine, swab_numbers},
+    .epochs_changed = grr_epochs_changed,
     .cancel = grr_cancel,
 };

@@ -90,6 +90,9 @@ typedef struct QosPolicyClass {
      * begins with the reduced `data`, or -errno and no data. NULL where the policy knows none. */
     void (*start_epoch)(void *self, gint64 epoch, const void *data, gsize length, QosTime now);
     QosEpochReduction reduction; /* of its policy data */
+    /* The context has another epoch handler, or none any more. NULL where the policy asks for no
+     * epochs. */
+    void (*epochs_changed)(void *self, QosTime now);
     /* Books a request that goes into debt, and sets its `owes`. FALSE, with nothing booked, if its
      * class owes as much as it may; never if it `is_done` already, because it must be booked then.
      * NULL where the policy does not count. */
@@ -120,6 +123,7 @@ extern const QosPolicyClass qos_policy_fifo; /* fifo.c: in order of arrival */
 extern const QosPolicyClass qos_policy_tbf;  /* tbf.c: token buckets, by deadline */
 extern const QosPolicyClass qos_policy_jrr;  /* rr.c: round robin over the jobs */
 extern const QosPolicyClass qos_policy_grr;  /* grr.c: by groups of jobs, in step with the peers */
+extern const gsize qos_grr_data_length;      /* bytes of its policy data */
 
 /* The policy of that name, or NULL. */
 const QosPolicyClass *qos_policy_by_name(const char *name);

@@ -142,6 +142,13 @@ void qos_sched_each_budget(QosSched *sched, QosBudgetFunc func, void *arg);
  * nothing goes; G_MAXUINT64: no bound. FALSE where there is no such class, or its rule does not
  * bound the unit. qos_sched_next() is to be asked afterwards. */
 gboolean qos_sched_set_budget(QosSched *sched, guint64 id, QosUnit unit, guint64 rate, QosTime now);
+/* Policies that ask for epochs (fs/grr.c) share them with peers from now on: `handler` takes part
+ * for this scheduler, and puts what is to be sent into `actions`; both are the caller's. NULL: each
+ * policy has epochs of its own again. */
+void qos_sched_set_epochs(QosSched *sched, QosEpochHandler *handler, GArray *actions, QosTime now);
+/* The call-back of such a handler, as QosPolicyClass.start_epoch. */
+void qos_sched_start_epoch(QosSched *sched, gint64 epoch, const void *data, gsize length,
+                           QosTime now);
 /* TRUE where the policy follows the rules, and these let the kernel do `opcodes` by itself for the
  * caller of `request` (qos_rules_pass_through). */
 gboolean qos_sched_passes_through(const QosSched *sched, const QosRequest *request,

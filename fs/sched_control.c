@@ -154,6 +154,36 @@ gboolean qos_sched_set_budget(QosSched *sched, guint64 id, QosUnit unit, guint64
     return is_there;
 }
 
+static void tell_epochs_changed(const QosLrs *lrs, QosTime now)
+{
+    if (lrs->class->epochs_changed != NULL)
+        lrs->class->epochs_changed(lrs->self, now);
+}
+
+void qos_sched_set_epochs(QosSched *sched, QosEpochHandler *handler, GArray *actions, QosTime now)
+{
+    sched->context.epochs = handler;
+    sched->context.epoch_actions = actions;
+    tell_epochs_changed(sched->current, now);
+    for (guint i = 0; i < sched->stopping->len; i++)
+        tell_epochs_changed(sched->stopping->pdata[i], now);
+    sched->quiet_until = 0;
+}
+
+/* One policy alone asks for epochs. */
+void qos_sched_start_epoch(QosSched *sched, gint64 epoch, const void *data, gsize length,
+                           QosTime now)
+{
+    const QosLrs *lrs = sched->current;
+
+    for (guint i = 0; lrs->class->start_epoch == NULL && i < sched->stopping->len; i++)
+        lrs = sched->stopping->pdata[i];
+    if (lrs->class->start_epoch == NULL)
+        return;
+    lrs->class->start_epoch(lrs->self, epoch, data, length, now);
+    sched->quiet_until = 0;
+}
+
 QosRules *qos_sched_rules(const QosSched *sched)
 {
     return sched->context.rules;
