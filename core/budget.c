@@ -484,12 +484,22 @@ static void set_targets(QosBudget *budget, double to_hand_out, QosBudgetGrant *g
         grant->rest = (to_hand_out - qos_budget_take(&budget->sum, G_MAXDOUBLE)) / weight;
 }
 
+/* For reports. */
+static void note_epoch(QosBudget *budget, double period)
+{
+    budget->latest_demand = 0;
+    for (guint i = 0; i < budget->sum.count; i++)
+        budget->latest_demand += (double)budget->sum.steps[i].demand;
+    budget->latest_served = period > 0 ? MAX(budget->served, 0) / period : 0;
+}
+
 void qos_budget_close(QosBudget *budget, QosTime now, GArray *answers)
 {
     const double period = seconds(now - budget->closed);
     QosBudgetGrant grant = {.lease = budget->config.lease};
 
     qos_budget_sum_up(budget, now);
+    note_epoch(budget, period);
     const double silent = silent_share(budget, now);
     if (is_hard(budget)) {
         const guint64 used = now < budget->grace ? G_MAXUINT64 : qos_budget_in_force(budget, now);
@@ -513,6 +523,13 @@ void qos_budget_close(QosBudget *budget, QosTime now, GArray *answers)
     budget->closed = now;
 }
 
+/* It may use more than its floor, and has not reported in the latest epoch. */
+static gboolean is_silent(const QosBudgetMember *member, QosTime now)
+{
+    return !member->is_fresh && !member->is_expected && now < member->until &&
+           member->bound > member->floor;
+}
+
 QosBudgetState qos_budget_state(const QosBudget *budget, QosTime now)
 {
     QosBudgetState state = {
@@ -521,13 +538,30 @@ QosBudgetState qos_budget_state(const QosBudget *budget, QosTime now)
         .level = budget->level,
         .factor = budget->factor,
         .debt = budget->debt,
+        .demand = budget->latest_demand,
+        .served = budget->latest_served,
     };
 
     for (guint i = 0; i < budget->members->len; i++) {
         const QosBudgetMember *member = budget->members->pdata[i];
         state.reporting += member->is_fresh || member->is_expected;
-        state.silent += !member->is_fresh && !member->is_expected && now < member->until &&
-                        member->bound > member->floor;
+        state.silent += is_silent(member, now);
     }
     return state;
+}
+
+void qos_budget_each_member(const QosBudget *budget, QosTime now, QosBudgetMemberFunc func,
+                            gpointer arg)
+{
+    for (guint i = 0; i < budget->members->len; i++) {
+        const QosBudgetMember *member = budget->members->pdata[i];
+        QosBudgetMemberState state = {.id = member->id,
+                                      .held = member->report.held,
+                                      .bound = qos_budget_share_of(budget, member, now),
+                                      .is_silent = is_silent(member, now)};
+
+        for (guint j = 0; j < member->report.count; j++)
+            state.demand += member->report.steps[j].demand;
+        func(&state, arg);
+    }
 }

@@ -191,11 +191,12 @@ typedef struct {
 /* What a coordinator knows, for reports and tests. */
 typedef struct {
     guint members, reporting,
-        silent;       /* in all; in the latest epoch; of those with a lease not in it */
-    guint64 in_force; /* the most that all of them may use now; a rate */
-    double level;     /* of the latest epoch */
-    double factor;    /* a; 1 with QOS_BUDGET_HARD */
-    double debt;      /* an amount that was served beyond R */
+        silent;            /* in all; in the latest epoch; of those with a lease not in it */
+    guint64 in_force;      /* the most that all of them may use now; a rate */
+    double level;          /* of the latest epoch */
+    double factor;         /* a; 1 with QOS_BUDGET_HARD */
+    double debt;           /* an amount that was served beyond R */
+    double demand, served; /* of the latest epoch, of those that reported in it; rates */
 } QosBudgetState;
 
 /*
@@ -251,3 +252,14 @@ gboolean qos_budget_pass_down(QosBudget *budget, const QosBudgetGrant *grant, Qo
                               GArray *answers);
 
 QosBudgetState qos_budget_state(const QosBudget *budget, QosTime now);
+
+/* A member, by its latest report. */
+typedef struct {
+    guint64 id;
+    guint64 demand, held; /* rates */
+    guint64 bound;        /* the most that it may use now; a rate */
+    gboolean is_silent;   /* its lease runs, and it has not reported in the latest epoch */
+} QosBudgetMemberState;
+typedef void (*QosBudgetMemberFunc)(const QosBudgetMemberState *member, gpointer arg);
+void qos_budget_each_member(const QosBudget *budget, QosTime now, QosBudgetMemberFunc func,
+                            gpointer arg);

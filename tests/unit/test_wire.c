@@ -506,7 +506,7 @@ static void test_reader_broken(void)
     g_assert_cmpint(verdict_of("\1\0\0\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_MORE);
     g_assert_cmpint(verdict_of("\1\0\0\0\4", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_FRAME);
     g_assert_cmpint(verdict_of("\1\0\0\0\13", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_FRAME);
-    g_assert_cmpint(verdict_of("\1\0\0\0\14", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
+    g_assert_cmpint(verdict_of("\1\0\0\0\16", 5, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
     g_assert_cmpint(verdict_of("\0\0\0\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);
     g_assert_cmpint(verdict_of("\0\0\20\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_MORE);
     g_assert_cmpint(verdict_of("\1\0\20\0", 4, QOS_WIRE_FRAME_MAX), ==, QOS_WIRE_BROKEN);

@@ -1,0 +1,473 @@
+/*
+ * The table of classes and of mounts that report. server/budgets.h has the contract.
+ *
+ * A report costs the look-up of its class and of its client, and a copy into the class's member;
+ * an answer costs some bytes in the client's frames. Classes with reports that are not answered are
+ * in `open`, so that a look at what is due passes over all that rest.
+ */
+#include "server/budgets.h"
+
+#include <string.h>
+
+#define CLASSES_MAX        200000 /* some 200 bytes each, and as much for each member */
+#define CLIENT_CLASSES_MAX 10000  /* that one client has brought in */
+
+typedef struct {
+    guint64 id;
+    char *name;
+    guint64 limit[QOS_WIRE_UNITS];
+    QosBudgetShare share;
+    QosBudgetAway away;
+    guint floor;
+} Rule;
+
+typedef struct {
+    QosOwnerId id;
+    GByteArray *frames; /* what the end of epochs has for it */
+    gsize batch;
+    gboolean is_listed; /* in `answered` */
+    guint classes;      /* that were made by its reports, and are there */
+} Client;
+
+typedef struct {
+    const Rule *rule;
+    guint64 rule_id;
+    guint unit;
+    char *name;
+    QosBudget *budget;
+    QosOwnerId maker; /* whose report made it */
+    QosTime used;     /* the latest report */
+    QosTime closed;   /* the end of the latest epoch */
+    gint64 place;     /* in `open`; -1: nowhere */
+} Class;
+
+struct QosServerBudgets {
+    QosTime grace;
+    GHashTable *rules;   /* id -> Rule, owned */
+    GHashTable *classes; /* a set of Class, owned */
+    GHashTable *clients; /* id -> Client, owned */
+    GPtrArray *open;     /* of Class: those with fresh reports */
+    GPtrArray *answered; /* of Client, while epochs end */
+    GArray *answers;     /* of QosBudgetAnswer, likewise */
+    GByteArray *bytes;   /* one encoded grant */
+    QosBudgetReport report;
+    QosTime epoch, lease;
+    guint parts;
+    QosTime next;  /* when an epoch ends, at the earliest */
+    QosTime sweep; /* when to look for classes that rest */
+    guint64 passed_over;
+};
+
+/* --- lifetimes --- */
+
+static guint class_hash(gconstpointer data)
+{
+    const Class *class = data;
+
+    return g_str_hash(class->name) ^ (guint)(class->rule_id * 2654435761u) ^ class->unit;
+}
+
+static gboolean class_equal(gconstpointer a, gconstpointer b)
+{
+    const Class *left = a, *right = b;
+
+    return left->rule_id == right->rule_id && left->unit == right->unit &&
+           strcmp(left->name, right->name) == 0;
+}
+
+static void class_free(gpointer data)
+{
+    Class *class = data;
+
+    qos_budget_free(class->budget);
+    g_free(class->name);
+    g_free(class);
+}
+
+static void rule_free(gpointer data)
+{
+    Rule *rule = data;
+
+    g_free(rule->name);
+    g_free(rule);
+}
+
+static void client_free(gpointer data)
+{
+    Client *client = data;
+
+    g_byte_array_unref(client->frames);
+    g_free(client);
+}
+
+QosServerBudgets *qos_server_budgets_new(QosTime grace)
+{
+    QosServerBudgets *budgets = g_new0(QosServerBudgets, 1);
+
+    budgets->grace = grace;
+    budgets->rules = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, rule_free);
+    budgets->classes = g_hash_table_new_full(class_hash, class_equal, class_free, NULL);
+    budgets->clients = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, client_free);
+    budgets->open = g_ptr_array_new();
+    budgets->answered = g_ptr_array_new();
+    budgets->answers = g_array_new(FALSE, FALSE, sizeof(QosBudgetAnswer));
+    budgets->bytes = g_byte_array_new();
+    budgets->next = budgets->sweep = QOS_NEVER;
+    return budgets;
+}
+
+void qos_server_budgets_free(QosServerBudgets *budgets)
+{
+    if (budgets == NULL)
+        return;
+    g_hash_table_unref(budgets->classes);
+    g_hash_table_unref(budgets->rules);
+    g_hash_table_unref(budgets->clients);
+    g_ptr_array_unref(budgets->open);
+    g_ptr_array_unref(budgets->answered);
+    g_array_unref(budgets->answers);
+    g_byte_array_unref(budgets->bytes);
+    qos_budget_report_clear(&budgets->report);
+    g_free(budgets);
+}
+
+static Client *find_client(const QosServerBudgets *budgets, QosOwnerId id)
+{
+    return g_hash_table_lookup(budgets->clients, &id);
+}
+
+static Client *get_client(QosServerBudgets *budgets, QosOwnerId id)
+{
+    Client *client = find_client(budgets, id);
+
+    if (client == NULL) {
+        client = g_new0(Client, 1);
+        client->id = id;
+        client->frames = g_byte_array_new();
+        client->batch = QOS_WIRE_NO_BATCH;
+        g_hash_table_insert(budgets->clients, &client->id, client);
+    }
+    return client;
+}
+
+/* --- classes --- */
+
+/* It waits for the end of its epoch, or not. */
+static void set_open(QosServerBudgets *budgets, Class *class, gboolean is_open)
+{
+    if (is_open == (class->place >= 0))
+        return;
+    if (is_open) {
+        class->place = budgets->open->len;
+        g_ptr_array_add(budgets->open, class);
+        return;
+    }
+    Class *last = budgets->open->pdata[budgets->open->len - 1];
+    budgets->open->pdata[class->place] = last;
+    last->place = class->place;
+    g_ptr_array_set_size(budgets->open, (gint)budgets->open->len - 1);
+    class->place = -1;
+}
+
+/* What is to be done before it is freed. */
+static void take_off(QosServerBudgets *budgets, Class *class)
+{
+    Client *maker = find_client(budgets, class->maker);
+
+    set_open(budgets, class, FALSE);
+    if (maker != NULL)
+        maker->classes--;
+}
+
+static QosBudgetConfig config_of(const QosServerBudgets *budgets, const Rule *rule, guint unit)
+{
+    return (QosBudgetConfig){.limit = rule->limit[unit],
+                             .share = rule->share,
+                             .away = rule->away,
+                             .floor = rule->floor,
+                             .epoch = budgets->epoch,
+                             .lease = budgets->lease,
+                             .registered = budgets->parts};
+}
+
+/* NULL: there is no such rule, or there are too many classes. */
+static Class *make_class(QosServerBudgets *budgets, const Class *key, Client *client, QosTime now)
+{
+    const Rule *rule = g_hash_table_lookup(budgets->rules, &key->rule_id);
+    QosBudgetConfig config;
+    Class *class;
+
+    if (rule == NULL || rule->limit[key->unit] == 0 || client->classes >= CLIENT_CLASSES_MAX ||
+        g_hash_table_size(budgets->classes) >= CLASSES_MAX)
+        return NULL;
+    config = config_of(budgets, rule, key->unit);
+    if (!qos_budget_config_check(&config, NULL))
+        return NULL;
+    class = g_new0(Class, 1);
+    class->rule = rule;
+    class->rule_id = key->rule_id;
+    class->unit = key->unit;
+    class->name = g_strdup(key->name);
+    class->maker = client->id;
+    class->closed = now - budgets->epoch; /* its first report need not wait for a whole epoch */
+    class->place = -1;
+    class->budget = qos_budget_new(&config, now >= budgets->grace, now);
+    client->classes++;
+    g_hash_table_add(budgets->classes, class);
+    if (budgets->sweep == QOS_NEVER)
+        budgets->sweep = now + 2 * budgets->lease;
+    return class;
+}
+
+/* Frees a class whose rule is gone; changes the others'. */
+static gboolean is_unwanted(gpointer data, gpointer value G_GNUC_UNUSED, gpointer arg)
+{
+    QosServerBudgets *budgets = arg;
+    Class *class = data;
+
+    class->rule = g_hash_table_lookup(budgets->rules, &class->rule_id);
+    if (class->rule != NULL && class->rule->limit[class->unit] > 0) {
+        const QosBudgetConfig config = config_of(budgets, class->rule, class->unit);
+        if (qos_budget_config_check(&config, NULL)) {
+            qos_budget_configure(class->budget, &config);
+            return FALSE;
+        }
+    }
+    take_off(budgets, class);
+    return TRUE;
+}
+
+void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudgetRule *rules,
+                                  guint count, QosTime epoch, QosTime lease, guint parts,
+                                  QosTime now)
+{
+    g_autoptr(GHashTable) old = g_steal_pointer(&budgets->rules);
+
+    budgets->rules = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, rule_free);
+    budgets->epoch = epoch;
+    budgets->lease = lease;
+    budgets->parts = parts;
+    for (guint i = 0; i < count; i++) {
+        Rule *rule = g_new0(Rule, 1);
+
+        *rule = (Rule){.id = rules[i].id,
+                       .name = g_strdup(rules[i].name),
+                       .share = rules[i].share,
+                       .away = rules[i].away,
+                       .floor = rules[i].floor};
+        memcpy(rule->limit, rules[i].limit, sizeof(rule->limit));
+        g_hash_table_replace(budgets->rules, &rule->id, rule);
+    }
+    g_hash_table_foreach_remove(budgets->classes, is_unwanted, budgets);
+    budgets->next = budgets->open->len > 0 ? now : QOS_NEVER;
+}
+
+/* --- reports --- */
+
+static QosTime due_of(const QosServerBudgets *budgets, const Class *class)
+{
+    const QosTime length =
+        qos_budget_is_complete(class->budget) ? budgets->epoch / 2 : budgets->epoch;
+
+    return class->closed + length;
+}
+
+static gboolean take_item(QosServerBudgets *budgets, Client *client, QosWireBudget *item,
+                          QosTime now)
+{
+    const Class key = {.rule_id = item->rule, .unit = item->unit, .name = item->class};
+    Class *class = g_hash_table_lookup(budgets->classes, &key);
+
+    if (class == NULL && budgets->report.count == 0)
+        return TRUE; /* it says that it is idle, and nothing is known of it */
+    if (class == NULL)
+        class = make_class(budgets, &key, client, now);
+    if (class == NULL)
+        return FALSE;
+    qos_budget_join(class->budget, client->id, 1, now);
+    if (!qos_budget_report(class->budget, client->id, &budgets->report, now))
+        return FALSE;
+    class->used = now;
+    if (budgets->report.count > 0)
+        set_open(budgets, class, TRUE);
+    if (class->place >= 0)
+        budgets->next = MIN(budgets->next, due_of(budgets, class));
+    return TRUE;
+}
+
+gboolean qos_server_budgets_report(QosServerBudgets *budgets, QosOwnerId client,
+                                   const guint8 *payload, gsize length, QosTime now)
+{
+    Client *from = get_client(budgets, client);
+
+    while (length > 0) {
+        QosWireBudget item;
+
+        if (!qos_wire_get_budget(&payload, &length, &item) ||
+            !qos_budget_report_decode(item.bytes, item.length, &budgets->report))
+            return FALSE;
+        budgets->passed_over += !take_item(budgets, from, &item, now);
+    }
+    return TRUE;
+}
+
+void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosTime now)
+{
+    GHashTableIter iter;
+    Class *class;
+
+    if (find_client(budgets, client) == NULL)
+        return;
+    g_hash_table_iter_init(&iter, budgets->classes);
+    while (g_hash_table_iter_next(&iter, (gpointer *)&class, NULL)) {
+        qos_budget_leave(class->budget, client, now);
+        if (class->maker == client)
+            class->maker = 0;
+    }
+    g_hash_table_remove(budgets->clients, &client);
+}
+
+/* --- the end of an epoch --- */
+
+static void put_answer(QosServerBudgets *budgets, const Class *class, const QosBudgetAnswer *answer)
+{
+    Client *client = find_client(budgets, answer->to);
+    QosWireBudget item = {.rule = class->rule_id, .unit = class->unit};
+
+    if (client == NULL)
+        return;
+    g_byte_array_set_size(budgets->bytes, 0);
+    qos_budget_grant_encode(&answer->grant, budgets->bytes);
+    g_strlcpy(item.class, class->name, sizeof(item.class));
+    item.bytes = budgets->bytes->data;
+    item.length = budgets->bytes->len;
+    qos_wire_put_budget(client->frames, &client->batch, QOS_WIRE_BUDGET_GRANT, &item);
+    if (!client->is_listed)
+        g_ptr_array_add(budgets->answered, client);
+    client->is_listed = TRUE;
+}
+
+static void close_class(QosServerBudgets *budgets, Class *class, QosTime now)
+{
+    g_array_set_size(budgets->answers, 0);
+    qos_budget_close(class->budget, now, budgets->answers);
+    class->closed = now;
+    set_open(budgets, class, FALSE);
+    for (guint i = 0; i < budgets->answers->len; i++)
+        put_answer(budgets, class, &g_array_index(budgets->answers, QosBudgetAnswer, i));
+}
+
+static void close_due(QosServerBudgets *budgets, QosTime now)
+{
+    budgets->next = QOS_NEVER;
+    for (guint i = budgets->open->len; i > 0; i--) { /* the last takes the place of one that goes */
+        Class *class = budgets->open->pdata[i - 1];
+        const QosTime due = due_of(budgets, class);
+
+        if (now >= due)
+            close_class(budgets, class, now);
+        else
+            budgets->next = MIN(budgets->next, due);
+    }
+}
+
+static void send_answers(QosServerBudgets *budgets, QosServerBudgetsSend send, gpointer arg)
+{
+    for (guint i = 0; i < budgets->answered->len; i++) {
+        Client *client = budgets->answered->pdata[i];
+
+        send(client->id, client->frames, arg);
+        g_byte_array_set_size(client->frames, 0);
+        client->batch = QOS_WIRE_NO_BATCH;
+        client->is_listed = FALSE;
+    }
+    g_ptr_array_set_size(budgets->answered, 0);
+}
+
+/* No lease of it can run any more: the last answer was an epoch after the last report. */
+static gboolean is_at_rest(gpointer data, gpointer value G_GNUC_UNUSED, gpointer arg)
+{
+    QosServerBudgets *budgets = arg;
+    Class *class = data;
+
+    if (class->place >= 0 || budgets->sweep < class->used + 2 * budgets->lease)
+        return FALSE;
+    take_off(budgets, class);
+    return TRUE;
+}
+
+static void sweep(QosServerBudgets *budgets, QosTime now)
+{
+    budgets->sweep = now;
+    g_hash_table_foreach_remove(budgets->classes, is_at_rest, budgets);
+    budgets->sweep = g_hash_table_size(budgets->classes) > 0 ? now + 2 * budgets->lease : QOS_NEVER;
+}
+
+QosTime qos_server_budgets_tick(QosServerBudgets *budgets, QosTime now, QosServerBudgetsSend send,
+                                gpointer arg)
+{
+    if (now >= budgets->next) {
+        close_due(budgets, now);
+        send_answers(budgets, send, arg);
+    }
+    if (now >= budgets->sweep)
+        sweep(budgets, now);
+    return MIN(budgets->next, budgets->sweep);
+}
+
+/* --- for reports --- */
+
+void qos_server_budgets_each(const QosServerBudgets *budgets, QosServerBudgetsFunc func,
+                             gpointer arg, QosTime now)
+{
+    GHashTableIter iter;
+    const Class *class;
+
+    g_hash_table_iter_init(&iter, budgets->classes);
+    while (g_hash_table_iter_next(&iter, (gpointer *)&class, NULL)) {
+        QosServerBudgetsClass item = {.rule = class->rule_id,
+                                      .rule_name = class->rule->name,
+                                      .class_name = class->name,
+                                      .unit = class->unit,
+                                      .limit = class->rule->limit[class->unit],
+                                      .state = qos_budget_state(class->budget, now)};
+
+        item.demand = (guint64)item.state.demand;
+        item.served = (guint64)item.state.served;
+        func(&item, arg);
+    }
+}
+
+typedef struct {
+    QosServerBudgetsMemberFunc func;
+    gpointer arg;
+} Telling;
+
+static void tell_member(const QosBudgetMemberState *member, gpointer arg)
+{
+    const Telling *telling = arg;
+    const QosServerBudgetsMember item = {.client = member->id,
+                                         .demand = member->demand,
+                                         .held = member->held,
+                                         .bound = member->bound,
+                                         .is_silent = member->is_silent};
+
+    telling->func(&item, telling->arg);
+}
+
+void qos_server_budgets_each_member(const QosServerBudgets *budgets, guint64 rule,
+                                    const char *class_name, guint unit,
+                                    QosServerBudgetsMemberFunc func, gpointer arg, QosTime now)
+{
+    const Class key = {.rule_id = rule, .unit = unit, .name = (char *)class_name};
+    const Class *class = g_hash_table_lookup(budgets->classes, &key);
+    Telling telling = {func, arg};
+
+    if (class != NULL)
+        qos_budget_each_member(class->budget, now, tell_member, &telling);
+}
+
+guint64 qos_server_budgets_passed_over(const QosServerBudgets *budgets)
+{
+    return budgets->passed_over;
+}
