@@ -14,11 +14,15 @@
  *   - from a restart of the member: a combiner's mounts live on, and tell its new life by and by
  *     what they hold. So the bound of the former life, less that, stays beside the new one until
  *     its lease has ended.
- * So at every instant the rates in force are at most the sum of the bounds. An epoch raises bounds
- * by at most R less this sum. Level and raise are two numbers for that reason: those above the
- * level come down at once, and those below come up as far as what has come back, the lowest first.
- * A restarted coordinator, which knows no bounds, raises none until each lease of its former life
- * has ended. POOL of R is left out of B, so that members that wake find something at once.
+ * A mount may use its floor before it has ever reported. So the floors of all mounts are reserved:
+ * the part of them that is lent to no member counts as used (reserve_of()), and a mount becomes a
+ * member with its first report. That leaves the sum as it is.
+ * So at every instant the rates in force are at most the sum of the bounds and this reserve. An
+ * epoch raises bounds by at most R less that. Level and raise are two numbers for that reason:
+ * those above the level come down at once, and those below come up as far as what has come back,
+ * the lowest first. A restarted coordinator, which knows no bounds, raises none until each lease of
+ * its former life has ended. POOL of R is left out of B, so that members that wake find something
+ * at once.
  *
  * FAIR: R on average. B = R a - debt / REPAY: what was served beyond R is debt, paid back within
  * 500 ms. Members do not use all that they are given, since their hunger changes within an epoch:
@@ -26,10 +30,16 @@
  * Controllers, 1995, 3.1). It stands still while more than 1 % of R is with silent members, as what
  * these do is not known, and goes back to 1 where all have enough (no wind-up).
  *
+ * When the floors are divided into more parts, the coordinator is told first, then each mount. A
+ * mount that hears of it gives up at once, of the rate in force, what its floor loses
+ * (qos_budget_mount_configure()). When all have said so, that is free for the floors of new mounts.
+ *
  * Limits. HARD leaves idle what floors of idle mounts, POOL, and members that want less than an
  * epoch before do not use. It takes clocks that are at most 1 % wrong, and a durable list of
- * members. FAIR exceeds R where many members wake at once, by what they are given for one epoch.
- * The bound is on rates: a mount's bucket adds its depth to what is served in a window, once.
+ * members. While R falls, the floors grow or FAIR becomes HARD, it holds from a lease after the
+ * last mount has heard of it. FAIR exceeds R where many members wake at once, by what they are
+ * given for one epoch. The bound is on rates: a mount's bucket adds its depth to what is served in
+ * a window, once.
  */
 #include "core/budget.h"
 
@@ -139,9 +149,15 @@ guint64 qos_budget_share_of(const QosBudget *budget, const QosBudgetMember *memb
     return share > G_MAXUINT64 - ghost ? G_MAXUINT64 : share + ghost;
 }
 
+/* Of the floors, what is lent to no member: with HARD, mounts that never reported may use it. */
+static guint64 reserve_of(const QosBudget *budget)
+{
+    return is_hard(budget) ? budget->floor_pool - MIN(budget->floors, budget->floor_pool) : 0;
+}
+
 guint64 qos_budget_in_force(const QosBudget *budget, QosTime now)
 {
-    guint64 sum = 0;
+    guint64 sum = reserve_of(budget);
 
     for (guint i = 0; i < budget->members->len; i++) {
         const guint64 share = qos_budget_share_of(budget, budget->members->pdata[i], now);
@@ -192,41 +208,45 @@ void qos_budget_free(QosBudget *budget)
     g_free(budget);
 }
 
+/* Lends the member its part of the floors, or what the others have left of them. */
+static void set_floor(QosBudget *budget, QosBudgetMember *member)
+{
+    const guint64 registered = budget->config.registered;
+    const double part = (double)MIN(member->weight, registered) / (double)registered;
+    const guint64 others = budget->floors - member->floor;
+    const guint64 left = budget->floor_pool - MIN(others, budget->floor_pool);
+
+    member->floor = MIN((guint64)(part * (double)budget->floor_pool), left);
+    budget->floors = others + member->floor;
+}
+
 void qos_budget_configure(QosBudget *budget, const QosBudgetConfig *config)
 {
+    if (!is_hard(budget) && config->share == QOS_BUDGET_HARD) {
+        /* What FAIR's answers allowed is not in the bounds. The next epoch's end has the time. */
+        budget->grace = QOS_NEVER;
+        budget->grace_lease = MAX(budget->config.lease, config->lease);
+    }
     budget->config = *config;
     if (budget->ticket == 0)
         budget->floor_pool = config->limit / 100 * config->floor;
+    /* Twice: what a later one gives back is there for an earlier one. */
+    for (guint i = 0; i < 2 * budget->members->len; i++)
+        set_floor(budget, budget->members->pdata[i % budget->members->len]);
 }
 
-/* Its part of the floors; no more than is left of these and, of a coordinator's HARD, of R. */
-static guint64 floor_for(const QosBudget *budget, guint64 weight, QosTime now)
-{
-    const guint64 left = budget->floor_pool - MIN(budget->floors, budget->floor_pool);
-    const double part = (double)MIN(weight, budget->config.registered) /
-                        (double)budget->config.registered * (double)budget->floor_pool;
-    guint64 floor = MIN((guint64)part, left);
-
-    if (is_hard(budget) && budget->ticket == 0 && now >= budget->grace) {
-        const guint64 used = qos_budget_in_force(budget, now);
-        floor = MIN(floor, budget->config.limit - MIN(used, budget->config.limit));
-    }
-    return floor;
-}
-
-guint64 qos_budget_join(QosBudget *budget, guint64 id, guint64 weight, QosTime now)
+guint64 qos_budget_join(QosBudget *budget, guint64 id, guint64 weight, QosTime now G_GNUC_UNUSED)
 {
     QosBudgetMember *member = find(budget, id);
 
     if (member == NULL) {
         member = g_new0(QosBudgetMember, 1);
         member->id = id;
-        member->floor = floor_for(budget, weight, now);
-        budget->floors += member->floor;
         g_hash_table_insert(budget->by_id, &member->id, member);
         g_ptr_array_add(budget->members, member);
     }
     member->weight = weight;
+    set_floor(budget, member);
     return member->floor;
 }
 
@@ -279,7 +299,17 @@ static void set_bound(QosBudget *budget, QosBudgetMember *member, guint64 held, 
     if (held > before)
         member->ghost -= MIN(member->ghost, held - before);
     member->bound = held;
-    member->until = end_of_lease(now, budget->config.lease);
+    /* A rate that was granted with a longer lease has that. */
+    member->until = MAX(member->until, end_of_lease(now, budget->config.lease));
+}
+
+/* HARD: what a member may say that it holds. A mount may still have the larger floor of a division
+ * into fewer parts; together they have no more than there is. */
+static gboolean holds_too_much(const QosBudget *budget, const QosBudgetMember *member, guint64 held,
+                               QosTime now)
+{
+    return is_hard(budget) && now >= budget->grace &&
+           held > MAX(qos_budget_share_of(budget, member, now), member->floor + reserve_of(budget));
 }
 
 /* What was served since the report before, less what was assumed while the member was silent. */
@@ -297,10 +327,8 @@ gboolean qos_budget_report(QosBudget *budget, guint64 id, const QosBudgetReport 
     QosBudgetMember *member = find(budget, id);
 
     if (member == NULL || report->ticket <= member->report.ticket ||
-        names_more_weight(report, member->weight))
-        return FALSE;
-    if (is_hard(budget) && now >= budget->grace &&
-        report->held > qos_budget_share_of(budget, member, now))
+        names_more_weight(report, member->weight) ||
+        holds_too_much(budget, member, report->held, now))
         return FALSE;
     if (report->ticket >> QOS_BUDGET_TICKET_BITS !=
         member->report.ticket >> QOS_BUDGET_TICKET_BITS) {
@@ -324,6 +352,8 @@ gboolean qos_budget_is_complete(const QosBudget *budget)
 
 void qos_budget_sum_up(QosBudget *budget, QosTime now)
 {
+    if (budget->grace == QOS_NEVER)
+        budget->grace = end_of_lease(now, budget->grace_lease);
     budget->sum.count = 0;
     budget->sum.held = budget->sum.served = 0;
     for (guint i = 0; i < budget->members->len; i++) {
@@ -415,10 +445,11 @@ void qos_budget_answer(QosBudget *budget, QosBudgetMember *member, const QosBudg
 
 /* --- an epoch --- */
 
-/* What is not to be handed out: shares of members that are silent, and of such behind combiners. */
+/* What is not to be handed out: shares of members that are silent, and of such behind combiners;
+ * and the reserve. */
 static double silent_share(const QosBudget *budget, QosTime now)
 {
-    double sum = 0;
+    double sum = (double)reserve_of(budget);
 
     for (guint i = 0; i < budget->members->len; i++) {
         const QosBudgetMember *member = budget->members->pdata[i];
@@ -506,6 +537,7 @@ void qos_budget_close(QosBudget *budget, QosTime now, GArray *answers)
         set_targets(budget, budget_of(budget, silent), &grant);
         qos_budget_solve_raise(budget, budget->config.limit - MIN(used, budget->config.limit),
                                FALSE, &grant);
+        budget->served = 0;
     } else {
         assume_served(budget, now, period);
         correct(budget, silent, period);
@@ -535,6 +567,7 @@ QosBudgetState qos_budget_state(const QosBudget *budget, QosTime now)
     QosBudgetState state = {
         .members = budget->members->len,
         .in_force = qos_budget_in_force(budget, now),
+        .reserved = reserve_of(budget),
         .level = budget->level,
         .factor = budget->factor,
         .debt = budget->debt,

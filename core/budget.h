@@ -164,6 +164,14 @@ typedef struct {
 void qos_budget_mount_init(QosBudgetMount *mount, const QosBudgetConfig *config, guint64 weight,
                            guint64 floor, guint32 incarnation);
 /*
+ * The rule has changed, or the mount's floor has: share, away, lease and floor are the new ones
+ * from now on. The rate in force stays, but for what is beyond the new limit. With QOS_BUDGET_HARD
+ * it loses what the floor loses, for others have that as theirs; and the answer to an open report,
+ * which does not know of it, is void: the mount reports again.
+ */
+void qos_budget_mount_configure(QosBudgetMount *mount, const QosBudgetConfig *config,
+                                guint64 floor);
+/*
  * Fills in the report that is to be sent now. `demand` is a rate: what was served since the report
  * before, and what waits, per E; 0: the mount is idle, and there is no answer. `served` is an
  * amount, all in all in this incarnation. What is not used is given up with the report.
@@ -192,7 +200,8 @@ typedef struct {
 typedef struct {
     guint members, reporting,
         silent;            /* in all; in the latest epoch; of those with a lease not in it */
-    guint64 in_force;      /* the most that all of them may use now; a rate */
+    guint64 in_force;      /* the most that all may use now, with `reserved`; a rate */
+    guint64 reserved;      /* QOS_BUDGET_HARD: floors of mounts that are no members; a rate */
     double level;          /* of the latest epoch */
     double factor;         /* a; 1 with QOS_BUDGET_HARD */
     double debt;           /* an amount that was served beyond R */
@@ -215,25 +224,31 @@ QosBudget *qos_budget_combiner_new(const QosBudgetConfig *config, guint64 floor,
 void qos_budget_free(QosBudget *budget);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosBudget, qos_budget_free)
 
-/* Another limit or share from the next epoch on. `config` has passed the check. */
+/*
+ * Another limit, share or number of parts (`registered`) from the next epoch on; members' floors
+ * are lent anew. `config` has passed the check. Where floors become smaller, the mounts hear of it
+ * later; with QOS_BUDGET_HARD nobody may have a floor out of what they are to give back before all
+ * of them have put it in force.
+ */
 void qos_budget_configure(QosBudget *budget, const QosBudgetConfig *config);
 
 /*
  * The member `id`, with the sum of the weights behind it, is on the durable list: returns the
- * floor that it is lent (a rate; 0 with a combiner whose floor is lent already). To be called
- * before the member is welcomed; again, for another weight. For a coordinator that restarts: for
- * all that are on the list, before anything else.
+ * floor that it is lent (a rate): its part, or what is left of the floors. To be called before its
+ * first report; with QOS_BUDGET_HARD its floor is reserved from the start, so it may have used it
+ * before. Again: for another weight, or a floor that grows when others have left.
  */
 guint64 qos_budget_join(QosBudget *budget, guint64 id, guint64 weight, QosTime now);
-/* It is taken off the durable list. With QOS_BUDGET_HARD its floor is lent to others only after
- * this; the caller knows that the member does not use it any more. */
+/* It is taken off the durable list, and uses nothing any more: its floor may be lent to others. Or
+ * its leases have ended, and it will join again: then its floor is reserved for it still. */
 void qos_budget_leave(QosBudget *budget, guint64 id, QosTime now);
 
 /*
  * A report has come from `id`; a copy is taken. FALSE, and nothing happened, where `id` is unknown,
  * the report is late or repeated, or it names more weight than the member has. With QOS_BUDGET_HARD
- * also where it says that it holds more than it can have, but for a lease after a restart. Such a
- * member is at its floor when its lease has ended, and welcome then.
+ * also where it says that it holds more than it can have (its bound, or its floor and what is
+ * reserved), but for a lease after a restart. Such a member is at its floor when its lease has
+ * ended, and welcome then.
  */
 gboolean qos_budget_report(QosBudget *budget, guint64 id, const QosBudgetReport *report,
                            QosTime now);

@@ -10,7 +10,12 @@
  * from when it answered, and 1 % more. So by two clocks that are each 1 % wrong, the mount is at
  * its floor before the coordinator lends the rate on.
  *
- * Limit: the floor is the mount's for good. Only the durable list of clients takes it back.
+ * A floor that shrinks is lent to others as soon as all mounts have said that theirs did. So a
+ * mount gives it up at once, also where it is part of a larger rate that has a lease: else that
+ * rate would be counted as the coordinator's share and the floor as another mount's.
+ *
+ * Limit: the floor is the mount's for good. Only a rule that changes and the durable list of
+ * clients take it back.
  */
 #include <math.h>
 
@@ -29,6 +34,21 @@ void qos_budget_mount_init(QosBudgetMount *mount, const QosBudgetConfig *config,
         .ticket = (guint64)incarnation << QOS_BUDGET_TICKET_BITS,
         .asking = QOS_NEVER,
     };
+}
+
+void qos_budget_mount_configure(QosBudgetMount *mount, const QosBudgetConfig *config, guint64 floor)
+{
+    const guint64 before = MAX(mount->rate, mount->floor);
+    const gboolean is_hard = config->share == QOS_BUDGET_HARD;
+    const gboolean is_less = floor < mount->floor;
+
+    mount->rate = MIN(is_hard && is_less ? before - (mount->floor - floor) : before, config->limit);
+    if (is_hard && (is_less || mount->share != config->share))
+        mount->ticket++;
+    mount->share = config->share;
+    mount->away = config->away;
+    mount->lease = config->lease;
+    mount->floor = floor;
 }
 
 gboolean qos_budget_mount_is_away(const QosBudgetMount *mount, QosTime now)

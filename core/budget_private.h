@@ -22,11 +22,13 @@ typedef struct {
 
 struct QosBudget {
     QosBudgetConfig config;
-    GHashTable *by_id;   /* id -> QosBudgetMember, owned */
-    GPtrArray *members;  /* the same, in a fixed order */
-    guint64 floor_pool;  /* what all floors together may be; a rate */
-    guint64 floors;      /* that are lent */
-    QosTime grace;       /* until then members may hold what is not known here */
+    GHashTable *by_id;  /* id -> QosBudgetMember, owned */
+    GPtrArray *members; /* the same, in a fixed order */
+    guint64 floor_pool; /* what all floors together may be; a rate */
+    guint64 floors;     /* that are lent */
+    QosTime grace;      /* until then members may hold what is not known here; QOS_NEVER: for
+                           `grace_lease` from the epoch's end on */
+    QosTime grace_lease;
     guint expected;      /* members that are */
     QosBudgetReport sum; /* of the latest epoch */
     double level;

@@ -2,8 +2,9 @@
  * One budget over mounts that fail (core/budget.h), with share=hard: a coordinator, a combiner with
  * three mounts, and two mounts beside it. Demands change by chance.
  *
- * The durable list has all mounts from the start. What the coordinator saves is that it has been
- * there before. An observer who sees all mounts at once adds up the rates in force.
+ * Each has a floor from its start on, and some have nothing to do for as long as there are faults.
+ * A member joins with its first report. What the coordinator saves is that it has been there
+ * before. An observer that sees all mounts at once adds up the rates in force.
  */
 #include "core/budget.h"
 #include "sim/trial.h"
@@ -22,6 +23,7 @@
 typedef struct {
     QosBudgetAway away;
     gboolean lease, missing, ack; /* what is broken */
+    guint quiet;                  /* mounts that want nothing before all is calm; bits by node */
     QosTime shared[2 + MOUNTS];   /* when a mount had more than its floor; by node */
     QosTime used;                 /* when half of R was in force */
 } World;
@@ -32,6 +34,7 @@ typedef struct {
     GHashTable *heard; /* of the coordinator, with `missing`: who has reported in this epoch */
     QosBudgetMount mount;
     gboolean is_open; /* a report is not answered yet */
+    gboolean is_used; /* the mount has had something to do */
     QosTime retry;    /* then it is sent again */
     QosTime change;   /* of the demand */
     guint64 demand;
@@ -126,19 +129,9 @@ static char *describe(GBytes *bytes)
 
 /* --- servers --- */
 
-static void join_all(QosNode *node)
+static guint weight_of(const QosNode *node)
 {
-    State *state = node->state;
-    const QosTime now = qos_node_now(node);
-
-    if (is_root(node)) {
-        qos_budget_join(state->budget, 1, BEHIND, now);
-        for (guint i = 0; i < BESIDE; i++)
-            qos_budget_join(state->budget, 2 + BEHIND + i, 1, now);
-        return;
-    }
-    for (guint i = 0; i < BEHIND; i++)
-        qos_budget_join(state->budget, 2 + i, 1, now);
+    return is_combiner(node) ? BEHIND : 1;
 }
 
 static void start_server(QosNode *node)
@@ -158,7 +151,6 @@ static void start_server(QosNode *node)
         state->budget = qos_budget_combiner_new(&config, BEHIND * FLOOR_EACH, node->incarnation,
                                                 qos_node_now(node));
     }
-    join_all(node);
 }
 
 /* Broken: who does not report counts for nothing. */
@@ -168,11 +160,9 @@ static void forget_silent(QosNode *node)
     const QosTime now = qos_node_now(node);
 
     for (guint i = 1; i < node->cluster->nodes->len; i++) {
-        if (node_at(node, i)->parent != node ||
-            g_hash_table_contains(state->heard, GUINT_TO_POINTER(i)))
-            continue;
-        qos_budget_leave(state->budget, i, now);
-        qos_budget_join(state->budget, i, is_combiner(node_at(node, i)) ? BEHIND : 1, now);
+        if (node_at(node, i)->parent == node &&
+            !g_hash_table_contains(state->heard, GUINT_TO_POINTER(i)))
+            qos_budget_leave(state->budget, i, now);
     }
     g_hash_table_remove_all(state->heard);
 }
@@ -206,6 +196,7 @@ static void wake_combiner(QosNode *node)
 static void wake_mount(QosNode *node)
 {
     State *state = node->state;
+    const World *world = node->cluster->arg;
     QosCluster *cluster = node->cluster;
     const QosTime now = qos_node_now(node);
     QosBudgetReport report = {0};
@@ -215,8 +206,13 @@ static void wake_mount(QosNode *node)
             qos_cluster_chance(cluster, 250) ? 0 : qos_cluster_random(cluster, 1000) * (R / 1000);
         state->change = now + qos_cluster_random(cluster, 1000) * QOS_MILLISECOND;
     }
+    if (world->quiet & (1u << node->number))
+        state->demand = 0;
     if (cluster->is_calm)
         state->demand = R;
+    if (state->demand == 0 && !state->is_used)
+        return;
+    state->is_used = TRUE;
     if (state->is_open && state->demand > 0 && now < state->retry)
         return;
     qos_budget_mount_report(&state->mount, state->demand, 0, now, &report);
@@ -287,6 +283,7 @@ static void receive_report(QosNode *node, QosNode *from, const guint8 *data, gsi
         qos_cluster_fail(node->cluster, "%s cannot decode a report of %s", node->name, from->name);
         return;
     }
+    qos_budget_join(state->budget, from->number, weight_of(from), qos_node_now(node));
     if (qos_budget_report(state->budget, from->number, &report, qos_node_now(node)))
         g_hash_table_add(state->heard, GUINT_TO_POINTER(from->number));
     qos_budget_report_clear(&report);
@@ -375,6 +372,8 @@ static void build(QosCluster *cluster, const char *broken)
         .missing = g_strcmp0(broken, "missing") == 0,
         .ack = g_strcmp0(broken, "ack") == 0,
     };
+    for (guint i = 2; i < 2 + MOUNTS; i++)
+        world->quiet |= (guint)qos_cluster_chance(cluster, 300) << i;
     for (guint i = 0; i < MOUNTS; i++)
         qos_cluster_add(cluster, &node_class, i < BEHIND ? combiner : root, "mount%u", i);
 }

@@ -197,7 +197,7 @@ static void test_rest_goes_by_weight(void)
     report(&f, 0, R / 10, 0);
     report(&f, 1, R / 5, 0);
     end_epoch(&f, NOBODY);
-    /* R less 1 %, two idle floors and the demand, by halves. */
+    /* R less 1 %, two floors of mounts that are idle and the demand, by halves. */
     const double rest = (0.99 - 0.05 - 0.3) / 2;
     assert_rate(&f, 0, 0.1 + rest);
     assert_rate(&f, 1, 0.2 + rest);
@@ -266,18 +266,18 @@ static void test_raise_after_acknowledgement(void)
     end_epoch(&f, NOBODY);
     report(&f, 0, R, 0);
     end_epoch(&f, NOBODY);
-    assert_rate(&f, 0, 0.99 - 0.025);
+    assert_rate(&f, 0, 0.99 - 0.075); /* but the floors of three others */
     report(&f, 0, R, 0);
     report(&f, 1, R, 0);
     end_epoch(&f, NOBODY);
-    assert_rate(&f, 0, 0.495);
+    assert_rate(&f, 0, 0.495 - 0.025);
     assert_rate(&f, 1,
                 0.035); /* its floor and the pool: the other has not said that it came down */
     g_assert_cmpuint(qos_budget_state(f.budget, f.now).in_force, <=, R);
     report(&f, 0, R, 0);
     report(&f, 1, R, 0);
     end_epoch(&f, NOBODY);
-    assert_rate(&f, 1, 0.495);
+    assert_rate(&f, 1, 0.495 - 0.025);
     finish(&f);
 }
 
@@ -317,7 +317,7 @@ static void test_lease(void)
     g_assert_cmpuint(qos_budget_state(f.budget, answered + LEASE + LEASE / 100 - 1).in_force, >,
                      R / 10 * 9);
     g_assert_cmpuint(qos_budget_state(f.budget, answered + LEASE + LEASE / 100).in_force, ==,
-                     R / 20);
+                     R / 10);
     finish(&f);
 }
 
@@ -392,6 +392,184 @@ static void test_floors(void)
     qos_budget_free(budget);
 }
 
+/* The floors of mounts that never reported are lent to nobody, and theirs when they come. */
+static void test_reserve(void)
+{
+    Fixture f;
+    start_hard(&f, 1);
+    g_assert_cmpuint(qos_budget_state(f.budget, 0).reserved, ==, R / 40 * 3);
+    g_assert_cmpuint(qos_budget_state(f.budget, 0).in_force, ==, R / 10);
+    for (guint i = 0; i < 3; i++) {
+        report(&f, 0, R, 0);
+        end_epoch(&f, NOBODY);
+        assert_rate(&f, 0, 0.99 - 0.075);
+    }
+    /* Its first report says that it holds its floor. */
+    const guint64 before = qos_budget_state(f.budget, f.now).in_force;
+    g_assert_cmpuint(qos_budget_join(f.budget, 1, 1, f.now), ==, R / 40);
+    g_assert_cmpuint(qos_budget_state(f.budget, f.now).in_force, ==, before);
+    g_assert_cmpuint(qos_budget_state(f.budget, f.now).reserved, ==, R / 40 * 2);
+    qos_budget_mount_init(&f.mounts[1], &usual, 1, R / 40, 1);
+    f.mounts[1].share = QOS_BUDGET_HARD;
+    g_assert_true(report(&f, 1, R, 0));
+    report(&f, 0, R, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 1, 0.035);
+    /* One that has left leaves its floor to be reserved. */
+    qos_budget_leave(f.budget, 1, f.now);
+    g_assert_cmpuint(qos_budget_state(f.budget, f.now).reserved, ==, R / 40 * 3);
+    finish(&f);
+}
+
+/* FAIR reserves nothing. */
+static void test_no_reserve(void)
+{
+    Fixture f;
+    start(&f, &usual, 1);
+    g_assert_cmpuint(qos_budget_state(f.budget, 0).reserved, ==, 0);
+    g_assert_cmpuint(qos_budget_state(f.budget, 0).in_force, ==, 0);
+    finish(&f);
+}
+
+/* Floors become half: what a mount gives up is free when it has said so, and no sooner. */
+static void test_parts(void)
+{
+    Fixture f;
+    QosBudgetConfig config = usual;
+    config.share = QOS_BUDGET_HARD;
+    start(&f, &config, 2);
+    for (guint epoch = 0; epoch < 3; epoch++) {
+        for (guint i = 0; i < 2; i++)
+            report(&f, i, R, 0);
+        end_epoch(&f, NOBODY);
+        assert_rate(&f, 0, 0.47);
+    }
+    config.registered = 8;
+    qos_budget_configure(f.budget, &config);
+    QosBudgetState state = qos_budget_state(f.budget, f.now);
+    g_assert_cmpuint(state.reserved, ==, R / 80 * 6);
+    g_assert_cmpfloat_with_epsilon((double)state.in_force / R, 0.94 + 0.075, 1e-4);
+    report(&f, 0, R, 0);
+    for (guint i = 0; i < 2; i++)
+        qos_budget_mount_configure(&f.mounts[i], &config, R / 80);
+    assert_rate(&f, 0, 0.47 - 0.0125); /* of its rate it gives up what its floor has lost */
+    f.now += E;
+    qos_budget_close(f.budget, f.now, f.answers);
+    const QosBudgetAnswer *answer = &g_array_index(f.answers, QosBudgetAnswer, 0);
+    g_assert_false(qos_budget_mount_grant(&f.mounts[0], &answer->grant, f.now));
+    g_array_set_size(f.answers, 0);
+    for (guint i = 0; i < 2; i++)
+        g_assert_true(report(&f, i, R, 0));
+    end_epoch(&f, NOBODY);
+    state = qos_budget_state(f.budget, f.now);
+    g_assert_cmpuint(state.in_force, <=, R);
+    assert_rate(&f, 0, (0.99 - 0.075) / 2);
+    /* And twice as large again. */
+    config.registered = 4;
+    qos_budget_configure(f.budget, &config);
+    g_assert_cmpuint(qos_budget_state(f.budget, f.now).reserved, ==, R / 20);
+    g_assert_cmpuint(qos_budget_join(f.budget, 0, 1, f.now), ==, R / 40);
+    finish(&f);
+}
+
+/* A member's floor grows as far as the others leave it anything. */
+static void test_floor_of_member(void)
+{
+    QosBudgetConfig config = usual;
+    config.share = QOS_BUDGET_HARD;
+    QosBudget *budget = qos_budget_new(&config, TRUE, 0);
+
+    g_assert_cmpuint(qos_budget_join(budget, 1, 1, 0), ==, R / 40);
+    g_assert_cmpuint(qos_budget_join(budget, 2, 3, 0), ==, R / 40 * 3);
+    g_assert_cmpuint(qos_budget_join(budget, 1, 2, 0), ==, R / 40); /* nothing is left */
+    g_assert_cmpuint(qos_budget_join(budget, 2, 2, 0), ==, R / 20);
+    g_assert_cmpuint(qos_budget_join(budget, 1, 2, 0), ==, R / 20);
+    /* One that joins with the floor of fewer parts: out of what is reserved. */
+    config.registered = 16;
+    qos_budget_configure(budget, &config);
+    g_assert_cmpuint(qos_budget_state(budget, 0).reserved, ==, R / 10 - R / 10 / 16 * 4);
+    g_assert_cmpuint(qos_budget_join(budget, 3, 1, 0), ==, R / 160);
+    QosBudgetReport report = {0};
+    qos_budget_report_set(&report, R, R / 40, 1);
+    report.ticket = 1;
+    g_assert_true(qos_budget_report(budget, 3, &report, 0));
+    qos_budget_report_set(&report, R, R / 10, 1); /* all floors are more than is left */
+    report.ticket = 2;
+    g_assert_false(qos_budget_report(budget, 3, &report, 0));
+    qos_budget_report_clear(&report);
+    qos_budget_free(budget);
+}
+
+/* --- a rule that changes, at the mount --- */
+
+static void test_mount_configure(void)
+{
+    QosBudgetMount mount;
+    QosBudgetConfig config = usual;
+    QosBudgetReport report = {0};
+    QosBudgetGrant grant = {.level = R / 2.0, .raise = R / 2.0, .lease = LEASE};
+
+    qos_budget_mount_init(&mount, &config, 1, R / 40, 1);
+    qos_budget_mount_report(&mount, R, 0, 0, &report);
+    config.away = QOS_BUDGET_AWAY_STOP;
+    config.lease = 2 * LEASE;
+    qos_budget_mount_configure(&mount, &config, R / 80);
+    grant.ticket = report.ticket;
+    g_assert_true(qos_budget_mount_grant(&mount, &grant, 0)); /* FAIR: floors are no matter */
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 0), ==, R / 2);
+    qos_budget_mount_configure(&mount, &config, R / 160);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 0), ==, R / 2);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, LEASE), ==, R / 160);
+    config.limit = R / 4; /* the new limit at once */
+    qos_budget_mount_configure(&mount, &config, R / 160);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 0), ==, R / 4);
+    qos_budget_mount_report(&mount, R, 0, 0, &report);
+    g_assert_false(qos_budget_mount_is_away(&mount, 2 * LEASE - 1)); /* the new lease */
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 2 * LEASE), ==, 0);
+    /* HARD: an answer that was given before is void. A floor that grows takes nothing away. */
+    config.share = QOS_BUDGET_HARD;
+    qos_budget_mount_configure(&mount, &config, R / 160);
+    grant.ticket = report.ticket;
+    g_assert_false(qos_budget_mount_grant(&mount, &grant, 0));
+    qos_budget_mount_configure(&mount, &config, R / 2);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 0), ==, R / 2);
+    qos_budget_mount_configure(&mount, &config, 0);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 0), ==, 0);
+    qos_budget_report_clear(&report);
+}
+
+/* FAIR becomes HARD: what its answers allowed is not known. So nothing is raised for a lease. */
+static void test_becomes_hard(void)
+{
+    Fixture f;
+    QosBudgetConfig config = usual;
+    start(&f, &config, 3);
+    report(&f, 0, R, 0);
+    end_epoch(&f, NOBODY);
+    g_assert_cmpfloat(rate(&f, 0), >, 0.9); /* and is silent from now on */
+    config.share = QOS_BUDGET_HARD;
+    qos_budget_configure(f.budget, &config);
+    for (guint i = 0; i < 3; i++)
+        qos_budget_mount_configure(&f.mounts[i], &config, R / 40);
+    for (guint epoch = 0; epoch < 10; epoch++) {
+        g_assert_true(report(&f, 1, R, 0));
+        end_epoch(&f, NOBODY);
+        assert_rate(&f, 1, 0.025);
+    }
+    for (guint epoch = 0; epoch < 3; epoch++) {
+        report(&f, 1, R, 0);
+        end_epoch(&f, NOBODY);
+    }
+    assert_rate(&f, 0, 0.025);
+    assert_rate(&f, 1, 0.99 - 0.075);
+    /* Back again: what was served meanwhile is no debt. */
+    config.share = QOS_BUDGET_FAIR;
+    qos_budget_configure(f.budget, &config);
+    end_epoch(&f, NOBODY);
+    g_assert_cmpfloat(qos_budget_state(f.budget, f.now).debt, <=, 0);
+    finish(&f);
+}
+
 /* --- away --- */
 
 static void test_away(void)
@@ -442,6 +620,12 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/late-and-repeated", test_late_and_repeated);
     g_test_add_func("/budget/grace", test_grace);
     g_test_add_func("/budget/floors", test_floors);
+    g_test_add_func("/budget/reserve", test_reserve);
+    g_test_add_func("/budget/no-reserve", test_no_reserve);
+    g_test_add_func("/budget/parts", test_parts);
+    g_test_add_func("/budget/floor-of-member", test_floor_of_member);
+    g_test_add_func("/budget/mount-configure", test_mount_configure);
+    g_test_add_func("/budget/becomes-hard", test_becomes_hard);
     g_test_add_func("/budget/away", test_away);
     return g_test_run();
 }

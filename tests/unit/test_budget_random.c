@@ -138,6 +138,8 @@ typedef struct {
     QosBudgetMount mounts[MEMBERS]; /* the second half is the combiner's */
     QosTime now;
     GArray *answers;
+    gboolean is_joined[MEMBERS];
+    guint64 floors[MEMBERS]; /* that they may use before they have joined */
 } World;
 
 static void deliver(World *world, GRand *random, gboolean is_combiners)
@@ -171,6 +173,17 @@ static void assert_sum(const World *world)
     g_assert_cmpuint(qos_budget_state(world->root, world->now).in_force, <=, R);
 }
 
+/* A mount joins with its first report, and is lent just what it had used before. */
+static void join(World *world, guint number)
+{
+    if (world->is_joined[number])
+        return;
+    world->is_joined[number] = TRUE;
+    g_assert_cmpuint(qos_budget_join(number < MEMBERS / 2 ? world->root : world->combiner, number,
+                                     1, world->now),
+                     ==, world->floors[number]);
+}
+
 static void any_step(World *world, GRand *random)
 {
     QosBudgetReport report = {0};
@@ -180,6 +193,7 @@ static void any_step(World *world, GRand *random)
 
     world->now += g_rand_int_range(random, 0, 60) * QOS_MILLISECOND;
     assert_sum(world);
+    join(world, number);
     switch (g_rand_int_range(random, 0, 8)) {
     case 0:
         qos_budget_close(world->root, world->now, world->answers);
@@ -200,7 +214,8 @@ static void any_step(World *world, GRand *random)
     assert_sum(world);
 }
 
-/* Losses and any order, a tree and mounts beside it, one clock: at every step. */
+/* Losses and any order, a tree and mounts beside it, one clock: at every step. Most mounts join
+ * late, and use their floors before. */
 static void hard_is_hard(GRand *random)
 {
     QosBudgetConfig config = {.limit = R,
@@ -213,12 +228,16 @@ static void hard_is_hard(GRand *random)
                    .answers = g_array_new(FALSE, FALSE, sizeof(QosBudgetAnswer))};
 
     config.registered = MEMBERS / 2;
-    world.combiner = qos_budget_combiner_new(
-        &config, qos_budget_join(world.root, MEMBERS, MEMBERS / 2, 0), 1, 0);
-    for (guint i = 0; i < MEMBERS; i++)
-        qos_budget_mount_init(
-            &world.mounts[i], &config, 1,
-            qos_budget_join(i < MEMBERS / 2 ? world.root : world.combiner, i, 1, 0), 1);
+    const guint64 pool = qos_budget_join(world.root, MEMBERS, MEMBERS / 2, 0);
+    world.combiner = qos_budget_combiner_new(&config, pool, 1, 0);
+    for (guint i = 0; i < MEMBERS; i++) {
+        world.floors[i] = R / 100 * config.floor / MEMBERS;
+        if (i >= MEMBERS / 2)
+            world.floors[i] = pool / (MEMBERS / 2);
+        qos_budget_mount_init(&world.mounts[i], &config, 1, world.floors[i], 1);
+        if (g_rand_int_range(random, 0, 4) == 0)
+            join(&world, i);
+    }
     for (guint i = 0; i < 200; i++)
         any_step(&world, random);
     qos_budget_free(world.root);
@@ -231,6 +250,123 @@ static void test_hard(void)
     each_seed(hard_is_hard);
 }
 
+/* --- floors in more parts --- */
+
+#define OLD (MEMBERS / 2) /* mounts that are there before */
+
+typedef struct {
+    QosBudget *root;
+    QosBudgetConfig before, after;
+    QosBudgetMount mounts[MEMBERS]; /* the second half comes when all others have acknowledged */
+    guint acknowledged;
+    gboolean is_asked, is_changed[MEMBERS], is_joined[MEMBERS];
+    QosTime now;
+    GArray *answers;
+} Parts;
+
+/* Of R, in so many parts. */
+static guint64 floor_of(const QosBudgetConfig *config)
+{
+    return (guint64)((double)(R / 100 * config->floor) / (double)config->registered);
+}
+
+static gboolean is_there(const Parts *parts, guint number)
+{
+    return number < OLD || parts->acknowledged == OLD;
+}
+
+static void parts_sum(const Parts *parts)
+{
+    guint64 sum = 0;
+
+    for (guint i = 0; i < MEMBERS; i++)
+        sum += is_there(parts, i) ? qos_budget_mount_rate(&parts->mounts[i], parts->now) : 0;
+    g_assert_cmpuint(sum, <=, R);
+    g_assert_cmpuint(sum, <=, qos_budget_state(parts->root, parts->now).in_force);
+}
+
+/* The server is the first to know, and newcomers are told when all others have put it in force. */
+static void change_parts(Parts *parts, guint number)
+{
+    while (parts->acknowledged < OLD && (number >= OLD || parts->is_changed[number]))
+        number = (number + 1) % OLD;
+    if (!parts->is_asked) {
+        parts->is_asked = TRUE;
+        qos_budget_configure(parts->root, &parts->after);
+    } else if (parts->acknowledged < OLD) {
+        parts->is_changed[number] = TRUE;
+        parts->acknowledged++;
+        qos_budget_mount_configure(&parts->mounts[number], &parts->after, floor_of(&parts->after));
+    }
+}
+
+static void answer_parts(Parts *parts, GRand *random)
+{
+    qos_budget_close(parts->root, parts->now, parts->answers);
+    for (guint i = 0; i < parts->answers->len; i++) {
+        const QosBudgetAnswer *answer = &g_array_index(parts->answers, QosBudgetAnswer, i);
+        if (g_rand_int_range(random, 0, 5) > 0)
+            qos_budget_mount_grant(&parts->mounts[answer->to], &answer->grant, parts->now);
+    }
+    g_array_set_size(parts->answers, 0);
+}
+
+static void parts_step(Parts *parts, GRand *random)
+{
+    QosBudgetReport report = {0};
+    const guint number = (guint)g_rand_int_range(random, 0, MEMBERS);
+    const guint64 demand =
+        g_rand_int_range(random, 0, 4) == 0 ? 0 : (guint64)(g_rand_double(random) * R);
+
+    parts->now += g_rand_int_range(random, 0, 60) * QOS_MILLISECOND;
+    parts_sum(parts);
+    /* The acknowledgements come fast, so that no lease ends meanwhile. */
+    const gint what = g_rand_int_range(random, 0, parts->is_asked ? 48 : 400);
+    if (what % 8 == 0) {
+        answer_parts(parts, random);
+    } else if (what < (parts->is_asked ? 32 : 4)) {
+        change_parts(parts, number);
+    } else if (is_there(parts, number)) {
+        if (!parts->is_joined[number])
+            qos_budget_join(parts->root, number, 1, parts->now);
+        parts->is_joined[number] = TRUE;
+        qos_budget_mount_report(&parts->mounts[number], demand, 0, parts->now, &report);
+        if (g_rand_int_range(random, 0, 5) > 0)
+            g_assert_true(qos_budget_report(parts->root, number, &report, parts->now));
+        qos_budget_report_clear(&report);
+    }
+    parts_sum(parts);
+}
+
+/* While the floors are divided into twice as many parts: reports are taken, and the sum holds. */
+static void hard_while_parts_change(GRand *random)
+{
+    Parts parts = {.before = {.limit = R,
+                              .share = QOS_BUDGET_HARD,
+                              .floor = (guint)g_rand_int_range(random, 0, 51),
+                              .epoch = QOS_BUDGET_EPOCH,
+                              .lease = QOS_SECOND,
+                              .registered = OLD},
+                   .answers = g_array_new(FALSE, FALSE, sizeof(QosBudgetAnswer))};
+
+    parts.after = parts.before;
+    parts.after.registered = MEMBERS;
+    parts.root = qos_budget_new(&parts.before, TRUE, 0);
+    for (guint i = 0; i < MEMBERS; i++) {
+        const QosBudgetConfig *config = i < OLD ? &parts.before : &parts.after;
+        qos_budget_mount_init(&parts.mounts[i], config, 1, floor_of(config), 1);
+    }
+    for (guint i = 0; i < 300; i++)
+        parts_step(&parts, random);
+    qos_budget_free(parts.root);
+    g_array_unref(parts.answers);
+}
+
+static void test_parts(void)
+{
+    each_seed(hard_while_parts_change);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -238,5 +374,6 @@ int main(int argc, char **argv)
     g_test_add_func("/budget-random/bytes", test_bytes);
     g_test_add_func("/budget-random/level", test_level);
     g_test_add_func("/budget-random/hard", test_hard);
+    g_test_add_func("/budget-random/parts", test_parts);
     return g_test_run();
 }
