@@ -51,6 +51,11 @@ void qos_budget_mount_configure(QosBudgetMount *mount, const QosBudgetConfig *co
     mount->floor = floor;
 }
 
+void qos_budget_mount_ask(QosBudgetMount *mount, QosTime since)
+{
+    mount->asking = since == QOS_NEVER ? QOS_NEVER : MIN(mount->asking, since);
+}
+
 gboolean qos_budget_mount_is_away(const QosBudgetMount *mount, QosTime now)
 {
     return mount->asking != QOS_NEVER && now - mount->asking >= mount->lease;

@@ -26,8 +26,17 @@ typedef struct QosBudgets QosBudgets;
 
 /* `incarnation` > 0 grows with each start of the mount. */
 QosBudgets *qos_budgets_new(guint32 incarnation);
-/* NULL is allowed. */
+/* NULL is allowed. A scheduler that has rules of it must be freed before, or get others. */
 void qos_budgets_free(QosBudgets *budgets);
+
+/*
+ * `waker` is called when `step` is to be called at once, before the time that it returned: a class
+ * is used that is new, or was resting. It is called within qos_sched_enter() and the like, so under
+ * the lock of the scheduler: it must not block, nor call the scheduler or this table; to write to
+ * an eventfd is right. Until the next `step` it is called once. Requests that no cluster rule
+ * matches do not come here.
+ */
+void qos_budgets_set_waker(QosBudgets *budgets, void (*waker)(void *arg), void *arg);
 
 /*
  * The rules of a whole list as they hold from `now` on: a rule's id is QOS_RULE_CLUSTER_ID and its
@@ -35,7 +44,9 @@ void qos_budgets_free(QosBudgets *budgets);
  * that names the rule: one cannot be read. Needs no lock. Free with qos_rules_unref().
  */
 QosRules *qos_budgets_read_rules(const QosWireRules *list, QosTime now, GError **error);
-/* Puts the rules, which were read from `list`, in force with its epoch, lease and floor parts. */
+/* Puts the rules, which were read from `list`, in force with its epoch, lease and floor parts: from
+ * then on no class has more than that as its floor, so RULES_SEEN may be sent. Both NULL: there are
+ * none; so before the list of another server, whose ids mean other rules. `step` is next. */
 void qos_budgets_set_rules(QosBudgets *budgets, QosSched *sched, QosRules *rules,
                            const QosWireRules *list, QosTime now);
 
@@ -43,13 +54,28 @@ void qos_budgets_set_rules(QosBudgets *budgets, QosSched *sched, QosRules *rules
  * asks in vain meanwhile, so what away= says holds when its leases have ended. */
 void qos_budgets_set_connected(QosBudgets *budgets, gboolean is_connected, QosTime now);
 
-/* Appends frames of BUDGET_REPORT that are due, and puts rates in force that changed by themselves.
- * Returns when to call it again: QOS_NEVER where no rule of the cluster is there. */
+/* Appends frames of BUDGET_REPORT that are due, takes off rules that have expired, and puts rates
+ * in force that changed by themselves. Returns when to call it again; QOS_NEVER where all classes
+ * are idle, until the waker is called. It is also to be called after each of the other calls, which
+ * may make something due; if nothing is, it costs nothing. qos_sched_next() is to be asked
+ * afterwards. */
 QosTime qos_budgets_step(QosBudgets *budgets, QosSched *sched, QosTime now, GByteArray *frames);
-/* The payload of a BUDGET_GRANT. FALSE: it is broken; what was read before that is in force. Items
- * of classes that are gone, and answers to no open report, are passed over. */
+/* The payload of a BUDGET_GRANT; qos_sched_next() is to be asked afterwards. FALSE: it is broken;
+ * what was read before that is in force. Items of classes that are gone, and answers to no open
+ * report, are passed over. */
 gboolean qos_budgets_grant(QosBudgets *budgets, QosSched *sched, const guint8 *payload,
                            gsize length, QosTime now);
+
+/* What reports tell of all of them. */
+typedef struct {
+    guint64 version; /* of the list in force; 0: none came yet */
+    guint rules;     /* of the list, less those that have expired */
+    guint parts;     /* of the floors; 0: the mount has none */
+    QosTime epoch, lease;
+    gboolean is_connected;
+    QosTime since; /* when this began; 0: it was never connected */
+} QosBudgetsTerms;
+QosBudgetsTerms qos_budgets_terms(const QosBudgets *budgets);
 
 /* What reports and `why` tell of a class. Rates are in thousandths of a unit a second. */
 typedef struct {

@@ -40,10 +40,13 @@ typedef struct {
     const char *name;
     gint64 weight; /* the rule's; 0 = not given */
     gboolean is_dryrun;
+    gboolean is_resting; /* its next use is told to the waker */
     struct {
         guint64 limit;   /* the rule's, for all mounts; 0: it does not bound this unit */
         guint64 rate;    /* in force here */
-        guint64 served;  /* an amount, since the class was made; a dry run's: all that came */
+        guint64 served;  /* an amount, since the class was made, modulo 2^64: differences count.
+                            It falls where a request moved less than it said. A dry run's: all
+                            that came */
         guint64 waiting; /* an amount: requests that wait for whatever reason */
     } units[QOS_UNITS];  /* by QosUnit */
 } QosClassBudget;
@@ -56,9 +59,11 @@ typedef void (*QosReadyFunc)(QosRequest *request, void *arg);
 
 /* What a policy may ask of its scheduler. Owned by the scheduler. */
 typedef struct {
-    QosRules *rules;         /* the rules in force; replaced by qos_sched_set_rules */
-    QosRules *cluster_rules; /* likewise, for all mounts together; NULL = there are none */
-    double floor_part;       /* of the cluster rules' floors, that a new class has */
+    QosRules *rules;                 /* the rules in force; replaced by qos_sched_set_rules */
+    QosRules *cluster_rules;         /* likewise, for all mounts together; NULL = there are none */
+    double floor_part;               /* of the cluster rules' floors, that a new class has */
+    void (*budget_woken)(void *arg); /* qos_sched_set_budget_waker(); NULL = nobody asks */
+    void *budget_arg;
     char *host;              /* this host's name, for conditions on it */
     QosTime max_wait;        /* no request waits longer for a policy, QOS_NEVER = any time */
     QosEpochHandler *epochs; /* shared with the peers' schedulers; NULL = there are none */
@@ -114,7 +119,9 @@ typedef struct QosPolicyClass {
     void (*expire)(void *self, QosTime now);
     /* What a rule did; NULL where the policy has none. */
     gboolean (*rule_state)(void *self, guint64 rule_id, struct QosRuleState *ret_state);
-    /* qos_sched_set_budget(), qos_sched_each_budget(); NULL where it has no classes. */
+    /* qos_sched_rest_budget(), qos_sched_set_budget(), qos_sched_each_budget(); NULL where it has
+     * no classes. */
+    void (*rest_budget)(void *self, guint64 id);
     gboolean (*set_budget)(void *self, guint64 id, QosUnit unit, guint64 rate, QosTime now);
     void (*each_budget)(void *self, QosBudgetFunc func, void *arg);
 } QosPolicyClass;

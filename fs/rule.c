@@ -129,10 +129,8 @@ static QosRules *seal(GPtrArray *members, QosScope scope, guint64 next_id)
     return rules;
 }
 
-static QosRules *list_new(QosScope scope)
+static void add_default(GPtrArray *members, QosScope scope, guint64 id)
 {
-    const guint64 id = DEFAULT_ID + (scope == QOS_SCOPE_CLUSTER ? QOS_RULE_CLUSTER_ID : 0);
-    GPtrArray *members = g_ptr_array_new_with_free_func((GDestroyNotify)rule_unref);
     QosRule *fallback = qos_box_new0(sizeof(QosRule));
 
     fallback->id = id;
@@ -140,6 +138,14 @@ static QosRules *list_new(QosScope scope)
     fallback->expires = QOS_NEVER;
     g_strlcpy(fallback->name, QOS_RULE_DEFAULT_NAME, sizeof fallback->name);
     g_ptr_array_add(members, fallback);
+}
+
+static QosRules *list_new(QosScope scope)
+{
+    const guint64 id = DEFAULT_ID + (scope == QOS_SCOPE_CLUSTER ? QOS_RULE_CLUSTER_ID : 0);
+    GPtrArray *members = g_ptr_array_new_with_free_func((GDestroyNotify)rule_unref);
+
+    add_default(members, scope, id);
     return seal(members, scope, id + 1);
 }
 
@@ -292,11 +298,27 @@ static gboolean check_rule(const QosRule *rule, GError **error)
     return TRUE;
 }
 
+/* The rule of a `start`, whose conditions it takes over. */
+static QosRule *start_rule(QosRuleCommand *command, QosScope scope, guint64 id, QosTime now)
+{
+    const guint bounds = QOS_OPTION_RATE | QOS_OPTION_BPS | QOS_OPTION_WEIGHT | QOS_OPTION_MINIMUM;
+    QosRule *rule = qos_box_new0(sizeof(QosRule));
+
+    rule->id = id;
+    g_strlcpy(rule->name, command->name, sizeof rule->name);
+    rule->condition = g_steal_pointer(&command->condition);
+    if ((command->given & bounds) == 0 && !command->options.passthrough)
+        rule->rate = QOS_RATE_DEFAULT;
+    rule->expires = QOS_NEVER;
+    rule->scope = scope;
+    rule->floor = scope == QOS_SCOPE_CLUSTER ? QOS_FLOOR_DEFAULT : 0;
+    set_options(rule, command, now);
+    return rule;
+}
+
 static gboolean start(GPtrArray *members, QosRuleCommand *command, QosScope scope, guint64 id,
                       QosTime now, GError **error)
 {
-    const guint bounds = QOS_OPTION_RATE | QOS_OPTION_BPS | QOS_OPTION_WEIGHT | QOS_OPTION_MINIMUM;
-    const QosRule *options = &command->options;
     gint place = 0;
     QosRule *rule;
 
@@ -315,16 +337,8 @@ static gboolean start(GPtrArray *members, QosRuleCommand *command, QosScope scop
         place = find(members, command->rank, error);
     if (place < 0)
         return FALSE;
-    rule = qos_box_new0(sizeof(QosRule));
-    rule->id = id;
-    g_strlcpy(rule->name, command->name, sizeof rule->name);
-    rule->condition = g_steal_pointer(&command->condition);
-    rule->rate = (command->given & bounds) == 0 && !options->passthrough ? QOS_RATE_DEFAULT : 0;
-    rule->expires = QOS_NEVER;
-    rule->scope = scope;
-    rule->floor = scope == QOS_SCOPE_CLUSTER ? QOS_FLOOR_DEFAULT : 0;
+    rule = start_rule(command, scope, id, now);
     g_ptr_array_insert(members, place, rule);
-    set_options(rule, command, now);
     return check_rule(rule, error);
 }
 
@@ -398,6 +412,54 @@ QosRules *qos_rules_apply(QosRules *rules, const char *command, QosTime now, GEr
         break;
     }
     return done ? seal(g_steal_pointer(&members), rules->scope, next_id) : NULL;
+}
+
+/* Appends the rule of `start`, unless its name is among `names`. */
+static gboolean append(GPtrArray *members, GHashTable *names, const QosRuleStart *start,
+                       QosTime now, GError **error)
+{
+    g_auto(QosRuleCommand) parsed = {0};
+
+    if (!qos_rule_command_parse(&parsed, start->command, error) ||
+        !check_scope(&parsed, QOS_SCOPE_CLUSTER, error))
+        return FALSE;
+    if (parsed.verb != QOS_RULE_START || (parsed.given & QOS_OPTION_RANK) != 0) {
+        qos_set_error(error, EINVAL,
+                      "%s: a list has \"start\" commands without rank=", parsed.name);
+        return FALSE;
+    }
+    QosRule *rule = start_rule(&parsed, QOS_SCOPE_CLUSTER, start->id, now);
+    if (start->left != QOS_NEVER)
+        rule->expires = qos_time_add(now, start->left);
+    g_ptr_array_add(members, rule);
+    if (strcmp(rule->name, QOS_RULE_DEFAULT_NAME) == 0 || !g_hash_table_add(names, rule->name)) {
+        qos_set_error(error, EEXIST, "%s: a list has each name once, and no \"default\"",
+                      rule->name);
+        return FALSE;
+    }
+    return check_rule(rule, error);
+}
+
+QosRules *qos_rules_new_cluster_of(const QosRuleStart *starts, guint count, QosTime now,
+                                   GError **error)
+{
+    const guint64 default_id = QOS_RULE_CLUSTER_ID;
+    g_autoptr(GPtrArray) members = g_ptr_array_new_with_free_func((GDestroyNotify)rule_unref);
+    g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);
+    guint64 last = default_id;
+
+    if (count >= QOS_RULES_MAX) {
+        qos_set_error(error, ENOSPC, "%u rules are too many: a list has %d with its default", count,
+                      QOS_RULES_MAX);
+        return NULL;
+    }
+    for (guint i = 0; i < count; i++) {
+        if (!append(members, names, &starts[i], now, error))
+            return NULL;
+        last = MAX(last, starts[i].id);
+    }
+    add_default(members, QOS_SCOPE_CLUSTER, default_id);
+    return seal(g_steal_pointer(&members), QOS_SCOPE_CLUSTER, last + 1);
 }
 
 QosRules *qos_rules_expire(QosRules *rules, QosTime now)

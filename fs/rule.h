@@ -124,6 +124,19 @@ QosRules *qos_rules_new(void);
 /* The same of the cluster; its `default` bounds nothing and cannot be changed: what no cluster rule
  * matches is left to the mounts. Its rules have scope=cluster, whether a command says so or not. */
 QosRules *qos_rules_new_cluster(void);
+
+/* A rule of a whole list that somebody else keeps. */
+typedef struct {
+    guint64 id;          /* above QOS_RULE_CLUSTER_ID; no other rule's */
+    QosTime left;        /* until it expires; QOS_NEVER. Goes before an expire= of the command */
+    const char *command; /* "start ...", without rank= */
+} QosRuleStart;
+
+/* The cluster's list of these rules, in their order of matching, and its `default`, whose id is
+ * QOS_RULE_CLUSTER_ID. NULL with an error as of qos_rules_apply(), if one of them cannot be in such
+ * a list; the message names the rule. */
+QosRules *qos_rules_new_cluster_of(const QosRuleStart *starts, guint count, QosTime now,
+                                   GError **error);
 QosScope qos_rules_scope(const QosRules *rules);
 QosRules *qos_rules_ref(QosRules *rules);
 void qos_rules_unref(QosRules *rules); /* NULL is allowed */

@@ -138,6 +138,12 @@ QosRules *qos_sched_cluster_rules(const QosSched *sched); /* borrowed */
 /* Calls `func` for the classes of cluster rules that were used lately. It must not change the
  * scheduler. */
 void qos_sched_each_budget(QosSched *sched, QosBudgetFunc func, void *arg);
+/* The class (QosClassBudget.id) rests: its next use is told to the waker, as is the first one of a
+ * class that is new. Where there is no such class, nothing happens. */
+void qos_sched_rest_budget(QosSched *sched, guint64 id);
+/* `func` is called when a class of a cluster rule that rests is used, within qos_sched_enter() and
+ * the like. It must not call the scheduler. NULL: none. */
+void qos_sched_set_budget_waker(QosSched *sched, void (*func)(void *arg), void *arg);
 /* The rate of a class (QosClassBudget.id) from `now` on, in thousandths of the unit a second; 0:
  * nothing goes; G_MAXUINT64: no bound. FALSE where there is no such class, or its rule does not
  * bound the unit. qos_sched_next() is to be asked afterwards. */

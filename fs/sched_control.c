@@ -137,13 +137,32 @@ void qos_sched_each_budget(QosSched *sched, QosBudgetFunc func, void *arg)
     }
 }
 
+static void lrs_rest_budget(const QosLrs *lrs, guint64 id)
+{
+    if (lrs->class->rest_budget != NULL)
+        lrs->class->rest_budget(lrs->self, id);
+}
+
+/* One policy alone has classes, so an id says which is meant. */
+void qos_sched_rest_budget(QosSched *sched, guint64 id)
+{
+    lrs_rest_budget(sched->current, id);
+    for (guint i = 0; i < sched->stopping->len; i++)
+        lrs_rest_budget(sched->stopping->pdata[i], id);
+}
+
+void qos_sched_set_budget_waker(QosSched *sched, void (*func)(void *arg), void *arg)
+{
+    sched->context.budget_woken = func;
+    sched->context.budget_arg = arg;
+}
+
 static gboolean lrs_set_budget(const QosLrs *lrs, guint64 id, QosUnit unit, guint64 rate,
                                QosTime now)
 {
     return lrs->class->set_budget != NULL && lrs->class->set_budget(lrs->self, id, unit, rate, now);
 }
 
-/* One policy alone has classes, so an id says which is meant. */
 gboolean qos_sched_set_budget(QosSched *sched, guint64 id, QosUnit unit, guint64 rate, QosTime now)
 {
     gboolean is_there = lrs_set_budget(sched->current, id, unit, rate, now);

@@ -82,13 +82,6 @@
 
 /* --- tokens and deadlines --- */
 
-/* Counts with a cluster class what went. */
-static void note_served(QosTbfClass *class, guint64 operations, guint64 bytes)
-{
-    class->share->served[QOS_UNIT_OPERATIONS] += operations;
-    class->share->served[QOS_UNIT_BYTES] += bytes;
-}
-
 /* What the request takes of the bucket. */
 static gint64 cost_of(const QosTbfBound *bound, const QosRequest *request)
 {
@@ -397,7 +390,7 @@ static void police(QosTbfClass *class, const QosRequest *request, QosTime now)
     class->counters->requests++;
     class->counters->bytes += request->bytes;
     if (class->share != NULL)
-        note_served(class, 1, request->bytes);
+        qos_tbf_share_served(class, 1, request->bytes);
     if (class_due(class, &charged, 0, now) > now) {
         class->counters->dryrun_waits++;
         class->counters->dryrun_bytes += request->bytes;
@@ -498,7 +491,7 @@ static void let_go_in_cluster(QosTbfClass *class, const QosRequest *request)
 {
     class->counters->requests += !request->is_free;
     class->counters->bytes += request->bytes;
-    note_served(class, !request->is_free, request->bytes);
+    qos_tbf_share_served(class, !request->is_free, request->bytes);
 }
 
 /* Books a request that goes. The operation of a free one is not charged, the bytes that it moves
@@ -728,7 +721,7 @@ G_GNUC_NO_INLINE static void correct(QosTbf *tbf, QosTbfQueue *queue, guint64 mo
     queue->counters->bytes += more;
     if (queue->cluster != NULL) {
         queue->cluster->counters->bytes += more;
-        note_served(queue->cluster, 0, more);
+        qos_tbf_share_served(queue->cluster, 0, more);
     }
     if (queue->bound_count == 0)
         return;
@@ -851,6 +844,7 @@ const QosPolicyClass qos_policy_tbf = {
     .rules_changed = tbf_rules_changed,
     .expire = qos_tbf_expire,
     .rule_state = tbf_rule_state,
+    .rest_budget = qos_tbf_rest_budget,
     .set_budget = qos_tbf_set_budget,
     .each_budget = qos_tbf_each_budget,
 };

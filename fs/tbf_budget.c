@@ -71,12 +71,41 @@ void qos_tbf_share_set_rule(QosTbfClass *class, const QosRule *rule, QosTime now
     set_limit(class, QOS_UNIT_BYTES, rule->bps, rule, now);
 }
 
+/* The class is used. */
+static void wake(QosTbfClass *class)
+{
+    const QosPolicyContext *context = class->tbf->context;
+
+    if (!class->share->is_resting)
+        return;
+    class->share->is_resting = FALSE;
+    if (context->budget_woken != NULL)
+        context->budget_woken(context->budget_arg);
+}
+
 void qos_tbf_share_waits(QosTbfClass *class, const QosRequest *request, gint change)
 {
     guint64 *const waiting = class->share->waiting;
 
+    wake(class);
     waiting[QOS_UNIT_OPERATIONS] += (guint64)(change * (gint)!request->is_free);
     waiting[QOS_UNIT_BYTES] += (guint64)change * request->bytes;
+}
+
+void qos_tbf_share_served(QosTbfClass *class, guint64 operations, guint64 bytes)
+{
+    wake(class);
+    class->share->served[QOS_UNIT_OPERATIONS] += operations;
+    class->share->served[QOS_UNIT_BYTES] += bytes;
+}
+
+void qos_tbf_rest_budget(void *self, guint64 id)
+{
+    const QosTbf *tbf = self;
+    QosTbfClass *class = g_hash_table_lookup(tbf->shares, &id);
+
+    if (class != NULL)
+        class->share->is_resting = TRUE;
 }
 
 gboolean qos_tbf_set_budget(void *self, guint64 id, QosUnit unit, guint64 rate, QosTime now)
@@ -140,14 +169,15 @@ void qos_tbf_each_budget(void *self, QosBudgetFunc func, void *arg)
                                  .rule_name = class->rule_name,
                                  .name = name,
                                  .weight = share->weight,
-                                 .is_dryrun = share->is_dryrun};
+                                 .is_dryrun = share->is_dryrun,
+                                 .is_resting = share->is_resting};
 
         for (guint unit = 0; unit < QOS_UNITS; unit++) {
             if (!class->is_bound[unit])
                 continue;
             budget.units[unit].limit = from_tokens(unit, share->limit[unit]);
             budget.units[unit].rate = from_tokens(unit, class->bounds[unit].bucket.rate);
-            budget.units[unit].served = thousandths(share->served[unit]);
+            budget.units[unit].served = share->served[unit] * THOUSAND;
             budget.units[unit].waiting = thousandths(share->waiting[unit]);
         }
         func(&budget, arg);

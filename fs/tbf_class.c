@@ -56,7 +56,7 @@ static QosTbfKey flow_key(const QosTbf *tbf, const QosRequest *request)
 
 static QosTbfKey class_key(const QosRule *rule, const QosRequest *request)
 {
-    QosTbfKey key = {.rule_id = rule->id};
+    QosTbfKey key = {.rule_id = rule->id, .per = rule->per};
     switch (rule->per) {
     case QOS_PER_JOBID_OPCODE:
         key.opcode = (guint32)request->opcode + 1;
@@ -166,6 +166,7 @@ static QosTbfClass *class_get(QosTbf *tbf, const QosRule *rule, const QosRequest
     if (rule->scope == QOS_SCOPE_CLUSTER) {
         class->share = g_new0(QosTbfShare, 1);
         class->share->id = ++tbf->last_share;
+        class->share->is_resting = TRUE;
         g_hash_table_insert(tbf->shares, &class->share->id, class);
     }
     class_set_rule(class, rule, now);

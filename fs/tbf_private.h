@@ -29,7 +29,7 @@ typedef struct {
     guint32 uid;
     guint32 gid;
     guint32 opcode; /* plus one */
-    guint32 padding;
+    guint32 per;    /* QosPer of a class: the same number may be a uid and a gid */
 } QosTbfKey;
 
 /* One of a class's buckets. */
@@ -45,6 +45,7 @@ typedef struct {
     gint64 depth[QOS_UNITS]; /* likewise: tokens, 0 = the default */
     gint64 weight;           /* the rule's; 0 = not given */
     gboolean is_dryrun;
+    gboolean is_resting;       /* its next use is to be told: qos_sched_rest_budget() */
     guint64 served[QOS_UNITS]; /* operations, bytes */
     guint64 waiting[QOS_UNITS];
 } QosTbfShare;
@@ -168,6 +169,9 @@ gboolean qos_tbf_line_is_due(const QosTbfQueue *queue, QosTime now);
 void qos_tbf_share_set_rule(QosTbfClass *class, const QosRule *rule, QosTime now);
 /* One more such request of the class waits (1), or one less (-1). */
 void qos_tbf_share_waits(QosTbfClass *class, const QosRequest *request, gint change);
-/* QosPolicyClass.set_budget, QosPolicyClass.each_budget. */
+/* So much of the class went. */
+void qos_tbf_share_served(QosTbfClass *class, guint64 operations, guint64 bytes);
+/* QosPolicyClass.rest_budget, QosPolicyClass.set_budget, QosPolicyClass.each_budget. */
+void qos_tbf_rest_budget(void *self, guint64 id);
 gboolean qos_tbf_set_budget(void *self, guint64 id, QosUnit unit, guint64 rate, QosTime now);
 void qos_tbf_each_budget(void *self, QosBudgetFunc func, void *arg);

@@ -603,6 +603,43 @@ static void test_away(void)
     }
 }
 
+/* Without a way to the server nothing is reported, and the mount asks in vain all the same. */
+static void test_asks_without_reports(void)
+{
+    QosBudgetConfig config = usual;
+    QosBudgetMount mount;
+
+    config.away = QOS_BUDGET_AWAY_STOP;
+    qos_budget_mount_init(&mount, &config, 1, R / 40, 1);
+    qos_budget_mount_ask(&mount, 5);
+    qos_budget_mount_ask(&mount, 7); /* since 5 */
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5 + LEASE - 1), ==, R / 40);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5 + LEASE), ==, 0);
+    qos_budget_mount_ask(&mount, QOS_NEVER);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5 + LEASE), ==, R / 40);
+}
+
+/* Other terms: what is leased stays up to the limit, and a mount at its floor has the new one. */
+static void test_other_terms(void)
+{
+    QosBudgetConfig config = usual;
+    QosBudgetMount mount;
+
+    qos_budget_mount_init(&mount, &config, 1, R / 40, 1);
+    mount.until = 10;
+    qos_budget_mount_configure(&mount, &config, R / 80);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5), ==, R / 80);
+    qos_budget_mount_configure(&mount, &config, R / 20);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5), ==, R / 20);
+    mount.rate = R / 2;
+    qos_budget_mount_configure(&mount, &config, R / 40);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5), ==, R / 2);
+    config.limit = R / 4;
+    qos_budget_mount_configure(&mount, &config, R / 160);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5), ==, R / 4);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 10), ==, R / 160);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -627,5 +664,7 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/mount-configure", test_mount_configure);
     g_test_add_func("/budget/becomes-hard", test_becomes_hard);
     g_test_add_func("/budget/away", test_away);
+    g_test_add_func("/budget/asks-without-reports", test_asks_without_reports);
+    g_test_add_func("/budget/other-terms", test_other_terms);
     return g_test_run();
 }
