@@ -163,10 +163,6 @@ typedef struct {
 /* `incarnation` > 0 grows with each start. `weight`: 1 to QOS_BUDGET_WEIGHT_MAX. */
 void qos_budget_mount_init(QosBudgetMount *mount, const QosBudgetConfig *config, guint64 weight,
                            guint64 floor, guint32 incarnation);
-/* Other terms from now on: another limit, floor, lease, or what holds when the server is away. What
- * is leased goes on, up to the new limit; a mount that has its floor alone has the new one. */
-void qos_budget_mount_configure(QosBudgetMount *mount, const QosBudgetConfig *config,
-                                guint64 floor);
 /* There has been no way to the server since `since`: the mount asks in vain, without reports, from
  * then on at the latest. QOS_NEVER: it asks no more, because it wants nothing. */
 void qos_budget_mount_ask(QosBudgetMount *mount, QosTime since);
