@@ -3,10 +3,10 @@
  */
 #include "base/prometheus.h"
 
-/* Appends `{label="of"}`, escaped as the format demands. */
+/* Appends `label="of"`, escaped as the format demands. */
 static void append_label(GString *text, const char *label, const char *of)
 {
-    g_string_append_printf(text, "{%s=\"", label);
+    g_string_append_printf(text, "%s=\"", label);
     for (; *of != '\0'; of++) {
         if (*of == '\\' || *of == '"')
             g_string_append_printf(text, "\\%c", *of);
@@ -15,7 +15,7 @@ static void append_label(GString *text, const char *label, const char *of)
         else
             g_string_append_c(text, *of);
     }
-    g_string_append(text, "\"}");
+    g_string_append_c(text, '"');
 }
 
 void qos_prometheus_head(GString *text, const char *name, const char *type, const char *help)
@@ -23,15 +23,26 @@ void qos_prometheus_head(GString *text, const char *name, const char *type, cons
     g_string_append_printf(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-void qos_prometheus_value(GString *text, const char *name, const char *label, const char *of,
-                          double value)
+void qos_prometheus_labelled(GString *text, const char *name, const char *const *labels,
+                             double value)
 {
     char number[G_ASCII_DTOSTR_BUF_SIZE];
 
     g_string_append(text, name);
-    if (label != NULL)
-        append_label(text, label, of);
-    g_string_append_printf(text, " %s\n", g_ascii_formatd(number, sizeof(number), "%.17g", value));
+    for (guint i = 0; labels[i] != NULL; i += 2) {
+        g_string_append_c(text, i == 0 ? '{' : ',');
+        append_label(text, labels[i], labels[i + 1]);
+    }
+    if (labels[0] != NULL)
+        g_string_append_c(text, '}');
+    g_ascii_formatd(number, sizeof(number), "%.17g", value);
+    g_string_append_printf(text, " %s\n", value > G_MAXDOUBLE ? "+Inf" : number);
+}
+
+void qos_prometheus_value(GString *text, const char *name, const char *label, const char *of,
+                          double value)
+{
+    qos_prometheus_labelled(text, name, (const char *const[]){label, of, NULL}, value);
 }
 
 void qos_prometheus_one(GString *text, const char *name, const char *type, const char *help,

@@ -43,28 +43,6 @@ typedef struct {
 
 /* --- one unit --- */
 
-void qos_budgets_apply(QosBudgetsEntry *entry, QosUnit which, QosSched *sched, QosTime now)
-{
-    QosBudgetsUnit *unit = &entry->units[which];
-    const guint64 rate = qos_budget_mount_rate(&unit->mount, now);
-
-    if (!unit->is_bound || (unit->is_told && unit->told == rate))
-        return;
-    unit->is_told = qos_sched_set_budget(sched, entry->class, which, rate, now);
-    unit->told = rate;
-}
-
-QosTime qos_budgets_change(const QosBudgetMount *mount, QosTime now)
-{
-    const QosTime away =
-        mount->asking == QOS_NEVER ? QOS_NEVER : qos_time_add(mount->asking, mount->lease);
-    QosTime next = mount->until > now ? mount->until : QOS_NEVER;
-
-    if (away > now && mount->away != QOS_BUDGET_AWAY_FLOOR)
-        next = MIN(next, away);
-    return next;
-}
-
 /* An amount by the second. */
 static guint64 by_second(guint64 amount, QosTime period)
 {

@@ -144,13 +144,15 @@ static JsonNode *why_node(JsonObject *state, JsonObject *job)
     JsonArray *waits = json_object_get_array_member(job, "wait"), *rules = json_array_new();
     for (guint i = 0; i < json_array_get_length(waits); i++) {
         JsonObject *wait = json_array_get_object_element(waits, i);
-        JsonObject *rule = qos_ctl_state_named(state, "rules", qos_ctl_state_text(wait, "rule"));
+        JsonObject *rule = qos_ctl_waited_rule(state, wait);
         if (rule)
             json_array_add_object_element(rules, json_object_ref(rule));
     }
     json_object_set_double_member(why, "now", qos_ctl_state_number(state, "now"));
     json_object_set_object_member(why, "job", json_object_ref(job));
     json_object_set_array_member(why, "rules", rules);
+    if (qos_ctl_cluster(state))
+        json_object_set_member(why, "cluster", json_object_dup_member(state, "cluster"));
     if (json_object_has_member(state, "adapt"))
         json_object_set_member(why, "adapt", json_object_dup_member(state, "adapt"));
     json_node_take_object(node, why);

@@ -161,6 +161,7 @@ char *qos_ctl_render_status(JsonObject *state)
     g_string_append_c(text, '\n');
     qos_ctl_append_sharing(text, state);
     append_server(text, state);
+    qos_ctl_append_cluster(text, state);
     append_parked(text, state);
     g_string_append_printf(text, "rules     %" G_GINT64_FORMAT " ('qosfsctl rule list')\n", rules);
     g_string_append_printf(text, "jobs      %u known, %u active, %u waiting ('qosfsctl jobs')\n",
@@ -234,6 +235,7 @@ static void add_rule(QosCtlTable *table, JsonObject *rule)
     gboolean expires = qos_ctl_state_number(rule, "expires_in") > 0;
     gboolean dryrun = qos_ctl_state_flag(rule, "dryrun");
     qos_ctl_table_add(table, escaped(rule, "name"));
+    qos_ctl_table_add(table, g_strdup(qos_ctl_is_of_cluster(rule) ? "cluster" : ""));
     qos_ctl_table_add(table, escaped(rule, "conditions"));
     qos_ctl_table_add(table, rule_options(rule));
     qos_ctl_table_add(table, expires ? duration_of(rule, "expires_in") : g_strdup(""));
@@ -250,6 +252,7 @@ char *qos_ctl_render_rules(JsonObject *state, const QosCtlStyle *style)
 {
     static const QosCtlColumn columns[] = {
         {.title = "RULE"},
+        {.title = "SCOPE", .optional = TRUE},
         {.title = "CONDITIONS", .flexible = TRUE},
         {.title = "OPTIONS", .flexible = TRUE},
         {.title = "EXPIRES IN", .right = TRUE, .optional = TRUE},
@@ -262,7 +265,8 @@ char *qos_ctl_render_rules(JsonObject *state, const QosCtlStyle *style)
         {.title = "WOULD WAIT", .right = TRUE, .optional = TRUE},
     };
     g_autoptr(QosCtlTable) table = qos_ctl_table_new(columns, G_N_ELEMENTS(columns));
-    JsonArray *rules = json_object_get_array_member(state, "rules");
+    g_autoptr(JsonNode) all = qos_ctl_state_rules(state);
+    JsonArray *rules = json_node_get_array(all);
     for (guint i = 0; i < json_array_get_length(rules); i++)
         add_rule(table, json_array_get_object_element(rules, i));
     return qos_ctl_table_print(table, style);

@@ -23,6 +23,20 @@ char *qos_ctl_render_headline(JsonObject *state, const char *mountpoint);
 /* Why `job` (of `state`) is as slow as it is, in sentences (ctl_why.c). */
 char *qos_ctl_render_why(JsonObject *state, JsonObject *job);
 
+/* --- the rules for all mounts together (ctl_budget.c) --- */
+
+/* What the mount knows of them, or NULL where it has none. Borrowed. */
+JsonObject *qos_ctl_cluster(JsonObject *state);
+/* TRUE where a rule is one of them, or a job's wait was for one. */
+gboolean qos_ctl_is_of_cluster(JsonObject *object);
+/* The rule that an element of "wait" is of, or NULL where it is gone, or was none. Borrowed. */
+JsonObject *qos_ctl_waited_rule(JsonObject *state, JsonObject *wait);
+/* Lines of `status`; nothing where the mount has none. */
+void qos_ctl_append_cluster(GString *text, JsonObject *state);
+/* Lines of `why`: what the mount may use of such a rule, which is an element of qos_ctl_cluster().
+ */
+void qos_ctl_append_budget(GString *text, JsonObject *state, JsonObject *rule);
+
 /* --- the adaptive sharing (ctl_share.c) --- */
 
 /* How the mount shares, or NULL where it does not. Borrowed. */

@@ -71,7 +71,7 @@ gboolean qos_ctl_rule_list(QosCtl *ctl, GError **error)
     if (commands)
         qos_ctl_print(qos_ctl_render_rule_commands(state));
     else if (ctl->json)
-        qos_ctl_print_json(json_object_dup_member(state, "rules"), FALSE);
+        qos_ctl_print_json(qos_ctl_state_rules(state), FALSE);
     else
         qos_ctl_print(qos_ctl_render_rules(state, &style));
     fflush(stdout);

@@ -46,6 +46,17 @@ static gboolean check_jobs(JsonObject *state, GError **error)
     return TRUE;
 }
 
+/* What the mount has of rules for all mounts together, if anything. */
+static gboolean check_cluster(JsonObject *state, GError **error)
+{
+    if (!json_object_has_member(state, "cluster"))
+        return TRUE;
+    if (!check_object(state, "cluster", error))
+        return FALSE;
+    JsonObject *cluster = json_object_get_object_member(state, "cluster");
+    return check_list(cluster, "rules", error) && check_list(cluster, "classes", error);
+}
+
 JsonObject *qos_ctl_state_parse(const char *text, gsize length, GError **error)
 {
     g_autoptr(JsonParser) parser = json_parser_new_immutable();
@@ -62,7 +73,7 @@ JsonObject *qos_ctl_state_parse(const char *text, gsize length, GError **error)
     JsonObject *state = json_node_get_object(root);
     if (!check_list(state, "policies", error) || !check_object(state, "slots", error) ||
         !check_object(state, "tunables", error) || !check_list(state, "rules", error) ||
-        !check_jobs(state, error) ||
+        !check_jobs(state, error) || !check_cluster(state, error) ||
         (json_object_has_member(state, "server") && !check_object(state, "server", error)))
         return NULL;
     return json_object_ref(state);
@@ -97,6 +108,22 @@ const char *qos_ctl_state_text(JsonObject *object, const char *member)
     JsonNode *node = value_of(object, member);
     const char *text = node ? json_node_get_string(node) : NULL;
     return text ? text : "";
+}
+
+JsonNode *qos_ctl_state_rules(JsonObject *state)
+{
+    JsonArray *all = json_array_new();
+    JsonNode *node = json_node_init_array(json_node_alloc(), all);
+    JsonObject *parts[] = {state, NULL};
+    if (json_object_has_member(state, "cluster"))
+        parts[1] = json_object_get_object_member(state, "cluster");
+    for (guint i = 0; i < G_N_ELEMENTS(parts) && parts[i]; i++) {
+        JsonArray *rules = json_object_get_array_member(parts[i], "rules");
+        for (guint j = 0; j < json_array_get_length(rules); j++)
+            json_array_add_element(all, json_array_dup_element(rules, j));
+    }
+    json_array_unref(all);
+    return node;
 }
 
 JsonObject *qos_ctl_state_named(JsonObject *state, const char *list, const char *name)

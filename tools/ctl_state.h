@@ -3,7 +3,8 @@
  *
  * Parsing checks the shape once, so that the readers of the result need not. "rules", "jobs" and
  * "policies" are arrays of objects. "tunables", "slots" and, if present, "server" are objects, and
- * so are the parts of a job. A missing member counts as 0 or "", because an older daemon has fewer.
+ * so are the parts of a job. So is "cluster", if present, with arrays "rules" and "classes". A
+ * missing member counts as 0 or "", because an older daemon has fewer.
  */
 #pragma once
 
@@ -21,6 +22,9 @@ const char *qos_ctl_state_text(JsonObject *object, const char *member);
 
 /* The element of the array `list` ("rules", "policies") with this "name", or NULL. Borrowed. */
 JsonObject *qos_ctl_state_named(JsonObject *state, const char *list, const char *name);
+/* All rules that the mount has, its own and those for all mounts together, an array. Free with
+ * json_node_unref(). */
+JsonNode *qos_ctl_state_rules(JsonObject *state);
 /* The job of that id, as it is or as it is printed, with \xHH, or NULL. Borrowed. */
 JsonObject *qos_ctl_state_job(JsonObject *state, const char *id);
 /* Of what the job waited for ("wait"), what it waited for last, or NULL. Borrowed. */

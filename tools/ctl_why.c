@@ -7,9 +7,12 @@
 #include "fs/jobs.h"
 #include "tools/ctl_render.h"
 
-/* "Rule hog", "The mount's slots", "Other rules", as a sentence begins or goes on. */
-static char *cause(const char *name, gboolean begins)
+/* "Rule hog", "Cluster rule hog", "The mount's slots", "Other rules", as a sentence begins or goes
+ * on. */
+static char *cause(JsonObject *wait, gboolean begins)
 {
+    const char *name = qos_ctl_state_text(wait, "rule");
+
     if (g_str_equal(name, QOS_WAIT_SHARE))
         return g_strdup(begins ? "Sharing the store" : "their turn");
     if (g_str_equal(name, QOS_WAIT_SLOTS))
@@ -20,6 +23,8 @@ static char *cause(const char *name, gboolean begins)
     if (g_str_equal(name, QOS_WAIT_OTHERS))
         return g_strdup(begins ? "Other rules" : "one of many rules");
     g_autofree char *escaped = qos_ctl_escape(name);
+    if (qos_ctl_is_of_cluster(wait))
+        return g_strconcat(begins ? "Cluster rule " : "cluster rule ", escaped, NULL);
     return g_strconcat(begins ? "Rule " : "rule ", escaped, NULL);
 }
 
@@ -76,9 +81,11 @@ static const char *rule_sharer(JsonObject *rule)
     return "to each job";
 }
 
-static void append_rule(GString *text, JsonObject *state, const char *name)
+/* What the rule allows: on this mount, or on all mounts together and of that on this one. */
+static void append_rule(GString *text, JsonObject *state, JsonObject *wait)
 {
-    JsonObject *rule = qos_ctl_state_named(state, "rules", name);
+    const gboolean is_cluster = qos_ctl_is_of_cluster(wait);
+    JsonObject *rule = qos_ctl_waited_rule(state, wait);
     if (!rule) {
         g_string_append(text, "  There is no such rule any more.\n");
         return;
@@ -91,8 +98,11 @@ static void append_rule(GString *text, JsonObject *state, const char *name)
     const char *raw = qos_ctl_state_text(rule, "conditions");
     g_autofree char *conditions = qos_ctl_escape(raw);
     gboolean matches_all = !*raw || g_str_equal(raw, "*");
-    g_string_append_printf(text, "  It allows %s %s%s%s.\n", limit, rule_sharer(rule),
+    g_string_append_printf(text, "  It allows %s %s%s%s%s.\n", limit, rule_sharer(rule),
+                           is_cluster ? ", on all mounts together" : "",
                            matches_all ? "" : "; it is for ", matches_all ? "" : conditions);
+    if (is_cluster)
+        qos_ctl_append_budget(text, state, rule);
 }
 
 /* How long requests waited for it. A line without any is of requests that still wait. */
@@ -100,7 +110,7 @@ static void append_wait_times(GString *text, JsonObject *state, JsonObject *wait
 {
     gint64 count = qos_ctl_state_count(wait, "count");
     double waited = qos_ctl_state_number(wait, "waited");
-    g_autofree char *who = cause(qos_ctl_state_text(wait, "rule"), TRUE);
+    g_autofree char *who = cause(wait, TRUE);
     g_autofree char *first = ago(state, qos_ctl_state_number(wait, "first"));
     g_autofree char *last = ago(state, qos_ctl_state_number(wait, "last"));
     if (count == 0) {
@@ -150,7 +160,7 @@ static void append_wait(GString *text, JsonObject *state, JsonObject *wait)
     else if (g_str_equal(name, QOS_WAIT_CREDIT))
         append_credit(text, state);
     else if (!g_str_equal(name, QOS_WAIT_OTHERS))
-        append_rule(text, state, name);
+        append_rule(text, state, wait);
 }
 
 /* Where the time of its requests went. */
@@ -209,7 +219,7 @@ static void append_now(GString *text, JsonObject *state, JsonObject *job)
                            waiting == 1 ? "s" : "");
     double last_waits = 0;
     if (latest) {
-        g_autofree char *what = cause(qos_ctl_state_text(latest, "rule"), FALSE);
+        g_autofree char *what = cause(latest, FALSE);
         g_string_append_printf(text, " for %s", what);
         if (json_object_has_member(latest, "last"))
             last_waits = qos_ctl_state_number(state, "now") - qos_ctl_state_number(latest, "last");

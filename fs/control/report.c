@@ -68,6 +68,7 @@ QosJob *qos_report_take_job(QosReport *report, QosGate *gate, const char *id)
     if (!job)
         return NULL;
     copy = copy_job(gate, job, &report->adapt);
+    qos_report_take_job_classes(&report->cluster, gate, copy);
     qos_job_unref(job);
     return copy;
 }
@@ -126,6 +127,7 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
     report->callers = qos_callers_count(fs->callers);
     qos_tunables_copy(&report->tunables, tunables);
     take_rules(report, fs->gate);
+    qos_report_take_cluster(&report->cluster, fs->gate, jobs == QOS_REPORT_ALL_JOBS);
     qos_report_take_adapt(&report->adapt, fs->gate);
     report->jobs = jobs == QOS_REPORT_ALL_JOBS ? qos_report_copy_jobs(fs->gate, &report->adapt)
                                                : g_ptr_array_new();
@@ -149,6 +151,7 @@ void qos_report_free(QosReport *report)
     qos_tunables_clear(&report->tunables);
     qos_rules_unref(report->rules);
     g_free(report->rule_states);
+    qos_report_cluster_clear(&report->cluster);
     g_ptr_array_unref(report->jobs);
     qos_report_adapt_clear(&report->adapt);
     g_free(report);

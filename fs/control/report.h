@@ -2,8 +2,8 @@
  * What the mount tells about itself: a snapshot of the gate, and the texts made of it.
  *
  * A QosReport is taken once, with the gate's lock held for a short while for each job. The formats
- * are pure functions of it: report_stats.c, report_table.c, report_metrics.c, report_json.c and
- * report_shares.c.
+ * are pure functions of it: report_stats.c, report_table.c, report_metrics.c, report_json.c,
+ * report_cluster.c and report_shares.c.
  */
 #pragma once
 
@@ -68,6 +68,15 @@ typedef struct {
     guint waiting;
 } QosReportJobCounts;
 
+/* The rules for all mounts together, and this mount's part of their rates (fs/budgets.h). */
+typedef struct {
+    QosBudgetsTerms terms; /* version 0: the mount has no such rules; the rest is empty */
+    gboolean is_away;      /* there has been no server for a lease: what away= says is in force */
+    QosRules *rules;       /* a reference, with `default`; NULL: there are none */
+    QosRuleState *rule_states; /* as QosReport has them; owned */
+    GArray *classes; /* of QosBudgetsClass, with strings of their own; NULL: none were asked for */
+} QosReportCluster;
+
 typedef struct {
     QosTime now;        /* monotonic; the jobs' times and the rules' expiry are on this clock */
     QosTime wall;       /* the same moment, ns since 1970 */
@@ -84,6 +93,7 @@ typedef struct {
     guint policy_count;
     QosRules *rules;           /* a reference */
     QosRuleState *rule_states; /* one for each rule, in the same order; owned */
+    QosReportCluster cluster;
     GPtrArray *jobs;           /* of QosJob, copies with g_free, most recently seen first */
     QosReportJobCounts counts; /* with QOS_REPORT_JOB_COUNTS */
     QosGateHistograms histograms;
@@ -136,6 +146,20 @@ void qos_report_take_adapt(QosReportAdapt *adapt, QosGate *gate);
 /* Nothing where sharing is off. */
 void qos_report_add_share(QosReportAdapt *adapt, const QosSchedShare *share);
 void qos_report_adapt_clear(QosReportAdapt *adapt);
+
+/* --- the cluster's rules (report_cluster.c) --- */
+
+/* Takes them as they are in the gate, with all classes or with none. */
+void qos_report_take_cluster(QosReportCluster *cluster, QosGate *gate, gboolean has_classes);
+/* Adds the classes that `job` may be in: its own, and those that jobs share. */
+void qos_report_take_job_classes(QosReportCluster *cluster, QosGate *gate, const QosJob *job);
+void qos_report_cluster_clear(QosReportCluster *cluster);
+/* Their number, without `default`. */
+guint qos_report_cluster_count(const QosReportCluster *cluster);
+/* TRUE where the job waited for a rule of the cluster, not of the mount. */
+gboolean qos_report_is_cluster_wait(const QosWait *wait);
+/* Appends their metrics. */
+void qos_report_append_cluster_metrics(GString *text, const QosReport *report);
 
 /* --- shared by the formats --- */
 

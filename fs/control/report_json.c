@@ -8,6 +8,13 @@
 #include "net/report_json.h"
 #include "fs/control/report.h"
 
+static const char *const scope_names[] = {
+    [QOS_SCOPE_MOUNT] = "mount", [QOS_SCOPE_CLUSTER] = "cluster"};
+static const char *const away_names[] = {
+    [QOS_RULE_AWAY_FLOOR] = "floor", [QOS_RULE_AWAY_OPEN] = "open", [QOS_RULE_AWAY_STOP] = "stop"};
+static const char *const unit_names[] = {
+    [QOS_UNIT_OPERATIONS] = "operations", [QOS_UNIT_BYTES] = "bytes"};
+
 static void add_seconds(JsonBuilder *builder, const char *name, QosTime time)
 {
     qos_json_add_number(builder, name, (double)time / (double)QOS_SECOND);
@@ -30,6 +37,17 @@ static void add_policies(JsonBuilder *builder, const QosReport *report)
         json_builder_end_object(builder);
     }
     json_builder_end_array(builder);
+}
+
+/* What only a rule of the cluster has. */
+static void add_cluster_options(JsonBuilder *builder, const QosRule *rule)
+{
+    static const char *const shares[] = {[QOS_RULE_FAIR] = "fair", [QOS_RULE_HARD] = "hard"};
+
+    qos_json_add_count(builder, "id", rule->id - QOS_RULE_CLUSTER_ID);
+    qos_json_add_text(builder, "share", shares[rule->share]);
+    qos_json_add_count(builder, "floor", rule->floor);
+    qos_json_add_text(builder, "away", away_names[rule->away]);
 }
 
 static void add_rule(JsonBuilder *builder, const QosReport *report, const QosRule *rule,
@@ -63,6 +81,9 @@ static void add_rule(JsonBuilder *builder, const QosReport *report, const QosRul
     add_seconds(builder, "waited", state->waited);
     qos_json_add_count(builder, "dryrun_waits", state->dryrun_waits);
     qos_json_add_count(builder, "dryrun_bytes", state->dryrun_bytes);
+    qos_json_add_text(builder, "scope", scope_names[rule->scope]);
+    if (rule->scope == QOS_SCOPE_CLUSTER)
+        add_cluster_options(builder, rule);
     json_builder_end_object(builder);
 }
 
@@ -84,6 +105,7 @@ static void add_wait(JsonBuilder *builder, const QosReport *report, const QosWai
 {
     json_builder_begin_object(builder);
     qos_json_add_text(builder, "rule", wait->rule_name);
+    qos_json_add_text(builder, "scope", scope_names[qos_report_is_cluster_wait(wait)]);
     qos_json_add_count(builder, "count", wait->count);
     add_seconds(builder, "waited", wait->waited);
     add_seconds(builder, "longest", wait->longest);
@@ -259,10 +281,11 @@ static void add_counts(JsonBuilder *builder, const QosReport *report)
     json_builder_end_object(builder);
 }
 
-static gboolean has_waited(const QosJob *job, const char *rule)
+static gboolean has_waited(const QosJob *job, const QosRule *rule)
 {
     for (guint i = 0; i < job->wait_count; i++) {
-        if (g_str_equal(job->wait[i].rule_name, rule))
+        if (g_str_equal(job->wait[i].rule_name, rule->name) &&
+            qos_report_is_cluster_wait(&job->wait[i]) == (rule->scope == QOS_SCOPE_CLUSTER))
             return TRUE;
     }
     return FALSE;
@@ -274,9 +297,78 @@ static void add_rules(JsonBuilder *builder, const QosReport *report, const QosJo
     for (guint i = 0; i < qos_rules_count(report->rules); i++) {
         const QosRule *rule = qos_rules_get(report->rules, i);
 
-        if (!job || has_waited(job, rule->name))
+        if (!job || has_waited(job, rule))
             add_rule(builder, report, rule, &report->rule_states[i]);
     }
+}
+
+/* A rate of a budget by the second; null: there is no bound. */
+static void add_rate(JsonBuilder *builder, const char *name, guint64 rate)
+{
+    if (rate == QOS_BUDGET_NO_BOUND)
+        qos_json_add_text(builder, name, NULL);
+    else
+        qos_json_add_number(builder, name, (double)rate / QOS_BUDGET_UNIT);
+}
+
+static void add_class(JsonBuilder *builder, const QosBudgetsClass *class)
+{
+    json_builder_begin_object(builder);
+    qos_json_add_text(builder, "rule", class->rule_name);
+    qos_json_add_text(builder, "class", class->class_name);
+    qos_json_add_text(builder, "unit", unit_names[class->unit]);
+    add_rate(builder, "limit", class->limit);
+    add_rate(builder, "demand", class->demand);
+    add_rate(builder, "rate", class->rate);
+    add_rate(builder, "floor", class->floor);
+    add_rate(builder, "waiting", class->waiting);
+    qos_json_add_boolean(builder, "is_away", class->is_away);
+    json_builder_end_object(builder);
+}
+
+/* How many rules there are of each kind of away=. */
+static void add_aways(JsonBuilder *builder, const QosReportCluster *cluster)
+{
+    guint counts[G_N_ELEMENTS(away_names)] = {0};
+
+    for (guint i = 0; i < qos_report_cluster_count(cluster); i++)
+        counts[qos_rules_get(cluster->rules, i)->away]++;
+    qos_json_begin_object(builder, "aways");
+    for (guint i = 0; i < G_N_ELEMENTS(away_names); i++)
+        qos_json_add_count(builder, away_names[i], counts[i]);
+    json_builder_end_object(builder);
+}
+
+/* The rules for all mounts together; `job` as for add_rules(). */
+static void add_cluster(JsonBuilder *builder, const QosReport *report, gboolean has_rules,
+                        const QosJob *job)
+{
+    const QosReportCluster *cluster = &report->cluster;
+    const QosBudgetsTerms *terms = &cluster->terms;
+
+    qos_json_begin_object(builder, "cluster");
+    qos_json_add_count(builder, "version", terms->version);
+    qos_json_add_count(builder, "count", qos_report_cluster_count(cluster));
+    qos_json_add_count(builder, "parts", terms->parts);
+    add_seconds(builder, "epoch", terms->epoch);
+    add_seconds(builder, "lease", terms->lease);
+    qos_json_add_boolean(builder, "connected", terms->is_connected);
+    add_moment(builder, "since", report, terms->since);
+    qos_json_add_boolean(builder, "is_away", cluster->is_away);
+    add_aways(builder, cluster);
+    qos_json_begin_array(builder, "rules");
+    for (guint i = 0; has_rules && i < qos_report_cluster_count(cluster); i++) {
+        const QosRule *rule = qos_rules_get(cluster->rules, i);
+
+        if (!job || has_waited(job, rule))
+            add_rule(builder, report, rule, &cluster->rule_states[i]);
+    }
+    json_builder_end_array(builder);
+    qos_json_begin_array(builder, "classes");
+    for (guint i = 0; cluster->classes && i < cluster->classes->len; i++)
+        add_class(builder, &g_array_index(cluster->classes, QosBudgetsClass, i));
+    json_builder_end_array(builder);
+    json_builder_end_object(builder);
 }
 
 typedef enum { COUNTS = 1, RULES = 2, JOBS = 4, BRIEF_JOBS = 8 } Parts;
@@ -297,6 +389,8 @@ static GString *make(const QosReport *report, Parts parts, const QosJob *job)
     if (parts & RULES)
         add_rules(builder, report, job);
     json_builder_end_array(builder);
+    if (report->cluster.terms.version > 0)
+        add_cluster(builder, report, (parts & RULES) != 0, job);
     qos_json_begin_array(builder, "jobs");
     if (job)
         add_job(builder, report, job, FALSE);

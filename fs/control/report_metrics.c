@@ -360,6 +360,7 @@ GString *qos_report_metrics(const QosReport *report)
     if (report->is_shared)
         append_lockclient(text, &report->sharing);
     append_rules(text, report);
+    qos_report_append_cluster_metrics(text, report);
     append_jobs(text, report);
     append_histograms(text, report);
     return text;

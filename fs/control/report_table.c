@@ -103,10 +103,9 @@ GString *qos_report_jobs(const QosReport *report)
     return text;
 }
 
-static void add_rule(GPtrArray *cells, const QosReport *report, guint index)
+static void add_rule(GPtrArray *cells, const QosReport *report, const QosRule *rule,
+                     const QosRuleState *state)
 {
-    const QosRule *rule = qos_rules_get(report->rules, index);
-    const QosRuleState *state = &report->rule_states[index];
     g_autofree char *options = qos_rule_options(rule);
 
     add(cells, "%s", rule->name);
@@ -124,7 +123,9 @@ static void add_rule(GPtrArray *cells, const QosReport *report, guint index)
     g_ptr_array_add(cells, qos_rule_conditions(rule));
 }
 
-GString *qos_report_rules(const QosReport *report)
+/* `count` rules from the first on. */
+static void append_rules(GString *text, const QosReport *report, const QosRules *rules,
+                         const QosRuleState *states, guint count)
 {
     static const Column columns[] = {
         {"RULE", TRUE},     {"LIMIT", TRUE},      {"EXPIRES", FALSE}, {"BUCKETS", FALSE},
@@ -132,11 +133,26 @@ GString *qos_report_rules(const QosReport *report)
         {"WAITED", FALSE},  {"CONDITIONS", TRUE},
     };
     g_autoptr(GPtrArray) cells = new_table(columns, G_N_ELEMENTS(columns));
+
+    for (guint i = 0; i < count; i++)
+        add_rule(cells, report, qos_rules_get(rules, i), &states[i]);
+    set_rows(text, columns, G_N_ELEMENTS(columns), cells);
+}
+
+GString *qos_report_rules(const QosReport *report)
+{
+    const QosReportCluster *cluster = &report->cluster;
     GString *text = g_string_new(NULL);
 
-    for (guint i = 0; i < qos_rules_count(report->rules); i++)
-        add_rule(cells, report, i);
-    set_rows(text, columns, G_N_ELEMENTS(columns), cells);
+    append_rules(text, report, report->rules, report->rule_states, qos_rules_count(report->rules));
+    if (cluster->terms.version == 0)
+        return text;
+    g_string_append_printf(text, "\nfor all mounts together, version %" G_GUINT64_FORMAT "%s\n",
+                           cluster->terms.version,
+                           cluster->is_away ? ", the lock server is away" : "");
+    if (qos_report_cluster_count(cluster) > 0)
+        append_rules(text, report, cluster->rules, cluster->rule_states,
+                     qos_report_cluster_count(cluster));
     return text;
 }
 

@@ -32,6 +32,7 @@ void qos_gate_free(QosGate *gate)
         return;
     g_assert(gate->workers->len == 0);
     qos_sched_free(gate->sched);
+    qos_budgets_free(gate->budgets);
     g_hash_table_unref(gate->parked);
     g_hash_table_unref(gate->threads);
     g_array_unref(gate->workers);
@@ -39,6 +40,16 @@ void qos_gate_free(QosGate *gate)
     pthread_cond_destroy(&gate->lead);
     qos_mutex_destroy(&gate->lock);
     g_free(gate);
+}
+
+QosBudgets *qos_gate_budgets(QosGate *gate)
+{
+    return gate->budgets;
+}
+
+void qos_gate_set_budgets(QosGate *gate, QosBudgets *budgets)
+{
+    gate->budgets = budgets;
 }
 
 gboolean qos_gate_enter(QosGate *gate, QosEntry *entry)

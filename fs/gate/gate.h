@@ -25,6 +25,7 @@
  */
 #pragma once
 
+#include "fs/budgets.h"
 #include "fs/sched.h"
 #include "sys/clock.h"
 
@@ -117,6 +118,12 @@ void qos_gate_unlock(QosGate *gate);
 /* After all other settings: a worker looks at once at what is due by now, and at what is to be told
  * (qos_gate_on_change). */
 void qos_gate_unlock_and_wake(QosGate *gate);
+
+/* What the mount has of the cluster's rates, for a caller that has qos_gate_lock(); NULL: it has no
+ * lock server. */
+QosBudgets *qos_gate_budgets(QosGate *gate);
+/* Takes them over. Once, before qos_gate_start(). */
+void qos_gate_set_budgets(QosGate *gate, QosBudgets *budgets);
 
 /* Histograms over all jobs, for the metrics. */
 typedef struct {

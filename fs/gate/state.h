@@ -37,6 +37,7 @@ struct QosGate {
     pthread_cond_t lead;   /* the leader: something is due earlier */
     pthread_cond_t follow; /* one of the followers: lead */
     QosSched *sched;
+    QosBudgets *budgets; /* NULL: no lock server */
     GHashTable *parked;  /* a set of QosParkedQueue, none empty */
     GQueue queues;       /* the same */
     GHashTable *threads; /* that have READs parked: read_ahead.c */
