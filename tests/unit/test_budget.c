@@ -628,7 +628,7 @@ static void test_other_terms(void)
     qos_budget_mount_init(&mount, &config, 1, R / 40, 1);
     mount.until = 10;
     qos_budget_mount_configure(&mount, &config, R / 80);
-    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5), ==, R / 80);
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 5), ==, R / 40); /* leased */
     qos_budget_mount_configure(&mount, &config, R / 20);
     g_assert_cmpuint(qos_budget_mount_rate(&mount, 5), ==, R / 20);
     mount.rate = R / 2;
