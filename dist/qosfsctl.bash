@@ -22,6 +22,10 @@ _qosfsctl_names()
     policy) "$@" policy | awk 'NR > 1 { print $1 }' ;;
     get | set) "$@" get | sed 's/=.*//' ;;
     'server get' | 'server set') "$@" server get | sed 's/=.*//' ;;
+    'cluster rule change' | 'cluster rule stop') "$@" cluster rule list --json | sed -n 's/^      "name" : "\(.*\)",$/\1/p' ;;
+    'cluster why') "$@" cluster jobs --json | sed -n 's/^      "class" : "\(..*\)",$/\1/p' | sort -u ;;
+    'cluster job clear' | 'cluster job set') "$@" cluster job list --json | sed -n 's/^      "job" : "\(.*\)",$/\1/p' ;;
+    'cluster forget') "$@" cluster status --json | sed -n 's/^      "name" : "\(.*\)",$/\1/p' ;;
     'server evict') "$@" server mounts --json | sed -n 's/^    "id" : "\(.*\)",$/\1/p' ;;
     esac
 }
@@ -33,7 +37,7 @@ _qosfsctl_more()
     shift 2
     case $command,${COMP_WORDS[COMP_CWORD]}${COMP_WORDS[COMP_CWORD - 1]} in
     *=*) ;;
-    'rule start',* | 'rule change',*)
+    'rule start',* | 'rule change',* | 'cluster rule start',* | 'cluster rule change',* | 'cluster job set',*)
         compopt -o nospace 2>/dev/null
         # shellcheck disable=SC2086 # the words of a command
         _qosfsctl_offer "$word" < <("$@" help $command 2>/dev/null | sed -nE 's/^  ([a-z]+=).*/\1/p')

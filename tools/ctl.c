@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "base/words.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_state.h"
@@ -136,9 +137,20 @@ static void drop_separator(char **arguments)
         arguments[0] = arguments[1];
 }
 
+/* The options that say what to ask; the rows end with NULL. */
+static void add_targets(const QosCtlCommand *command, const GOptionEntry *mount,
+                        const GOptionEntry *server, const GOptionEntry **tables, guint *count)
+{
+    if (!g_str_has_prefix(command->name, "server "))
+        tables[(*count)++] = mount;
+    if (g_str_has_prefix(command->name, "server ") || g_str_has_prefix(command->name, "cluster "))
+        tables[(*count)++] = server;
+}
+
 gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, GError **error)
 {
     const QosCtlCommand *command = ctl->command;
+    gboolean is_cluster = g_str_has_prefix(command->name, "cluster ");
     gboolean is_server = g_str_has_prefix(command->name, "server ");
     char *directory = NULL;
     const GOptionEntry mount[] = {
@@ -155,8 +167,9 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
     g_set_prgname(name);
     g_option_context_set_summary(context, command->summary);
     g_option_context_set_description(context, command->details);
-    const GOptionEntry *tables[4] = {is_server ? server : mount}; /* the last is NULL */
-    guint count = 1;
+    const GOptionEntry *tables[5] = {NULL}; /* the last is NULL */
+    guint count = 0;
+    add_targets(command, mount, server, tables, &count);
     if (command->json)
         tables[count++] = json;
     if (options)
@@ -177,12 +190,59 @@ gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, 
         return qos_ctl_usage_error(error, "it has no --json");
     if (ctl->socket && !*ctl->socket)
         return qos_ctl_usage_error(error, "--socket: the path is empty");
+    if (is_cluster && ctl->socket && ctl->directory)
+        return qos_ctl_usage_error(error, "give --mount or --socket, not both");
     if (!check_argument_count(ctl, error))
         return FALSE;
-    if (is_server)
+    if (is_server || is_cluster)
         return TRUE;
     ctl->mountpoint = qos_ctl_mount_find(ctl->directory, error);
     return ctl->mountpoint != NULL;
+}
+
+#define WATCH_DEFAULT (2 * QOS_SECOND)
+#define WATCH_MIN     (100 * QOS_MILLISECOND) /* less would keep the mount busy with reports */
+#define CLEAR_SCREEN  "\033[H\033[J"
+
+gboolean qos_ctl_parse_watch(const char *option, const char *value, gpointer data, GError **error)
+{
+    QosCtlTableOptions *options = data;
+    g_autoptr(GError) reason = NULL;
+
+    options->watch = WATCH_DEFAULT;
+    if (!value)
+        return TRUE;
+    if (!qos_parse_duration(value, &options->watch, &reason))
+        return qos_ctl_usage_error(error, "%s: %s", option, reason->message);
+    if (options->watch < WATCH_MIN)
+        return qos_ctl_usage_error(error, "%s: '%s' is too short; at least 100ms", option, value);
+    return TRUE;
+}
+
+gboolean qos_ctl_check_limit(const QosCtlTableOptions *options, GError **error)
+{
+    return options->limit >= 0 ||
+           qos_ctl_usage_error(error, "--limit: %d is no number of jobs", options->limit);
+}
+
+gboolean qos_ctl_watch(const QosCtlTableOptions *options,
+                       gboolean (*show)(gpointer data, GError **error), gpointer data,
+                       GError **error)
+{
+    while (show(data, error)) {
+        /* A reader that went away ends the watch. */
+        if (!options->watch || fflush(stdout) || ferror(stdout))
+            return TRUE;
+        g_usleep((gulong)(options->watch / QOS_MICROSECOND));
+    }
+    return FALSE;
+}
+
+guint qos_ctl_begin_screen(const QosCtlStyle *style, guint limit)
+{
+    if (style->height)
+        fputs(CLEAR_SCREEN, stdout);
+    return style->height > 3 && (!limit || limit > style->height - 3) ? style->height - 3 : limit;
 }
 
 JsonObject *qos_ctl_read(const QosCtl *ctl, const char *file, GError **error)

@@ -9,6 +9,7 @@
 
 #include <json-glib/json-glib.h>
 
+#include "base/time.h"
 #include "tools/ctl_text.h"
 
 /* Exit codes; qosfsctl(1) explains them. */
@@ -22,7 +23,7 @@ typedef enum {
 typedef struct QosCtl QosCtl;
 
 typedef struct {
-    const char *name;       /* one word or two */
+    const char *name;       /* one word to three */
     const char *parameters; /* as --help shows them; NULL = none */
     const char *summary;
     const char *details; /* what --help says below the options; NULL = nothing */
@@ -37,8 +38,8 @@ struct QosCtl {
     char **arguments; /* owned; the program first, after qos_ctl_parse() the command's arguments
                          alone */
     char *directory;  /* owned; -m, or NULL */
-    char *mountpoint; /* owned; found by qos_ctl_parse() */
-    char *socket;     /* owned; --socket, of commands for a server */
+    char *mountpoint; /* owned; found by qos_ctl_parse(), but for `server` and `cluster` */
+    char *socket;     /* owned; --socket, of commands for a server or a cluster */
     gboolean json;
 };
 
@@ -51,9 +52,30 @@ gboolean qos_ctl_parse_words(GOptionContext *context, const GOptionEntry *const 
                              char ***words, GError **error);
 /*
  * Parses ctl->arguments by the command's row and its own `options` (ended by {NULL}; may be NULL),
- * and finds the mount, where it is for one. `data` is given to callbacks. Exits for --help.
+ * and finds the mount, where it is for one; a command of `cluster` looks for one itself. `data` is
+ * given to callbacks. Exits for --help.
  */
 gboolean qos_ctl_parse(QosCtl *ctl, const GOptionEntry *options, gpointer data, GError **error);
+/* What a command with a table has in common with others: QOS_CTL_WATCH_OPTION, with
+ * the struct as qos_ctl_parse()'s `data`, and --limit. */
+typedef struct {
+    QosTime watch; /* the interval, 0 = once */
+    gint limit;    /* how many rows, 0 = all; >= 0 if qos_ctl_check_limit() says so */
+} QosCtlTableOptions;
+gboolean qos_ctl_parse_watch(const char *option, const char *value, gpointer data, GError **error);
+gboolean qos_ctl_check_limit(const QosCtlTableOptions *options, GError **error);
+#define QOS_CTL_WATCH_OPTION                                                                       \
+    {                                                                                              \
+        "watch", 'w', G_OPTION_FLAG_OPTIONAL_ARG, G_OPTION_ARG_CALLBACK,                           \
+            (gpointer)qos_ctl_parse_watch, "Show a live table, anew every SECONDS (2)", "SECONDS"  \
+    }
+/* Shows the table once, or again and again until interrupted. `show` prints it. */
+gboolean qos_ctl_watch(const QosCtlTableOptions *options,
+                       gboolean (*show)(gpointer data, GError **), gpointer data, GError **error);
+/* Before a live table: it has the screen for itself. How many rows there is room for, at most
+ * `limit`; 0: all. Two lines are left for a headline and the header. */
+guint qos_ctl_begin_screen(const QosCtlStyle *style, guint limit);
+
 /* An argument, from 0; NULL beyond the last. */
 const char *qos_ctl_argument(const QosCtl *ctl, guint index);
 
@@ -108,6 +130,16 @@ gboolean qos_ctl_server_get(QosCtl *ctl, GError **error);
 gboolean qos_ctl_server_set(QosCtl *ctl, GError **error);
 gboolean qos_ctl_server_metrics(QosCtl *ctl, GError **error);
 gboolean qos_ctl_server_evict(QosCtl *ctl, GError **error);
+/* ctl_cluster.c */
+gboolean qos_ctl_cluster_rule_send(QosCtl *ctl, GError **error); /* start, change, stop */
+gboolean qos_ctl_cluster_rule_list(QosCtl *ctl, GError **error);
+gboolean qos_ctl_cluster_rule_log(QosCtl *ctl, GError **error);
+gboolean qos_ctl_cluster_status(QosCtl *ctl, GError **error);
+gboolean qos_ctl_cluster_jobs(QosCtl *ctl, GError **error);
+gboolean qos_ctl_cluster_why(QosCtl *ctl, GError **error);
+gboolean qos_ctl_cluster_job_send(QosCtl *ctl, GError **error); /* set, clear */
+gboolean qos_ctl_cluster_job_list(QosCtl *ctl, GError **error);
+gboolean qos_ctl_cluster_forget(QosCtl *ctl, GError **error);
 /* ctl_settings.c */
 gboolean qos_ctl_status(QosCtl *ctl, GError **error);
 gboolean qos_ctl_policy(QosCtl *ctl, GError **error);

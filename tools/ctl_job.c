@@ -6,36 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/time.h"
-#include "base/units.h"
 #include "fs/jobs.h"
 #include "tools/ctl.h"
 #include "tools/ctl_mount.h"
 #include "tools/ctl_render.h"
-
-#define WATCH_DEFAULT (2 * QOS_SECOND)
-#define WATCH_MIN     (100 * QOS_MILLISECOND) /* less would keep the mount busy with reports */
-#define CLEAR_SCREEN  "\033[H\033[J"
-
-typedef struct {
-    QosTime watch; /* the interval, 0 = once */
-    gint limit;    /* how many jobs, 0 = all */
-} JobsOptions;
-
-static gboolean parse_watch(const char *option, const char *value, gpointer data, GError **error)
-{
-    JobsOptions *options = data;
-    g_autoptr(GError) reason = NULL;
-
-    options->watch = WATCH_DEFAULT;
-    if (!value)
-        return TRUE;
-    if (!qos_parse_duration(value, &options->watch, &reason))
-        return qos_ctl_usage_error(error, "%s: %s", option, reason->message);
-    if (options->watch < WATCH_MIN)
-        return qos_ctl_usage_error(error, "%s: '%s' is too short; at least 100ms", option, value);
-    return TRUE;
-}
 
 static JsonNode *jobs_node(JsonObject *state, guint limit)
 {
@@ -48,25 +22,27 @@ static JsonNode *jobs_node(JsonObject *state, guint limit)
     return node;
 }
 
-static gboolean show_jobs(QosCtl *ctl, const JobsOptions *options, GError **error)
+typedef struct {
+    QosCtl *ctl;
+    QosCtlTableOptions options;
+} Jobs;
+
+static gboolean show_jobs(gpointer data, GError **error)
 {
+    const Jobs *jobs = data;
+    QosCtl *ctl = jobs->ctl;
     const char *file = ctl->json ? QOS_CTL_STATE : QOS_CTL_JOBS;
     g_autoptr(JsonObject) state = qos_ctl_read(ctl, file, error);
     if (!state)
         return FALSE;
     QosCtlStyle style = qos_ctl_style();
-    guint limit = (guint)options->limit;
+    guint limit = (guint)jobs->options.limit;
     if (ctl->json) {
-        qos_ctl_print_json(jobs_node(state, limit), options->watch > 0);
+        qos_ctl_print_json(jobs_node(state, limit), jobs->options.watch > 0);
         return TRUE;
     }
-    if (options->watch) {
-        /* A live table has the screen for itself, and no more rows than it; the headline and the
-         * header take two. */
-        if (style.height)
-            fputs(CLEAR_SCREEN, stdout);
-        if (style.height > 3 && (!limit || limit > style.height - 3))
-            limit = style.height - 3;
+    if (jobs->options.watch) {
+        limit = qos_ctl_begin_screen(&style, limit);
         qos_ctl_print(qos_ctl_render_headline(state, ctl->mountpoint));
     }
     qos_ctl_print(qos_ctl_render_jobs(state, limit, &style));
@@ -75,24 +51,16 @@ static gboolean show_jobs(QosCtl *ctl, const JobsOptions *options, GError **erro
 
 gboolean qos_ctl_jobs(QosCtl *ctl, GError **error)
 {
-    JobsOptions options = {0};
+    Jobs jobs = {.ctl = ctl};
     const GOptionEntry entries[] = {
-        {"watch", 'w', G_OPTION_FLAG_OPTIONAL_ARG, G_OPTION_ARG_CALLBACK, (gpointer)parse_watch,
-         "Show a live table, anew every SECONDS (2)", "SECONDS"},
-        {"limit", 'n', 0, G_OPTION_ARG_INT, &options.limit, "Show the N busiest jobs only", "N"},
+        QOS_CTL_WATCH_OPTION,
+        {"limit", 'n', 0, G_OPTION_ARG_INT, &jobs.options.limit, "Show the N busiest jobs only",
+         "N"},
         {NULL},
     };
-    if (!qos_ctl_parse(ctl, entries, &options, error))
-        return FALSE;
-    if (options.limit < 0)
-        return qos_ctl_usage_error(error, "--limit: %d is no number of jobs", options.limit);
-    while (show_jobs(ctl, &options, error)) {
-        /* A reader that went away ends the watch. */
-        if (!options.watch || fflush(stdout) || ferror(stdout))
-            return TRUE;
-        g_usleep((gulong)(options.watch / QOS_MICROSECOND));
-    }
-    return FALSE;
+    return qos_ctl_parse(ctl, entries, &jobs.options, error) &&
+           qos_ctl_check_limit(&jobs.options, error) &&
+           qos_ctl_watch(&jobs.options, show_jobs, &jobs, error);
 }
 
 /* There is no job of that id: an error that names those like it. Always FALSE. */

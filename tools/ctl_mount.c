@@ -345,6 +345,28 @@ static char *last_error(const char *mountpoint)
     return *value ? qos_ctl_escape(value) : NULL;
 }
 
+char *qos_ctl_mount_get(const char *mountpoint, const char *name, GError **error)
+{
+    g_autofree char *xattr = g_strconcat(XATTR_PREFIX, name, NULL);
+    g_autofree char *value = g_malloc0(READ_SIZE + 1);
+    g_auto(Watch) watch;
+    watch_begin(&watch, mountpoint);
+    if (getxattr(mountpoint, xattr, value, READ_SIZE) >= 0)
+        return g_steal_pointer(&value);
+    int code = errno;
+    g_autofree char *doing = g_strdup_printf("read %.40s", name);
+    /* Of these the kernel has decided, and asked nobody. */
+    g_autofree char *reason = code != EACCES && code != ERANGE ? last_error(mountpoint) : NULL;
+    if (code == ENODATA)
+        qos_set_error(error, EPROTO, "%s: cannot %s: is it a mount of another version?", mountpoint,
+                      doing);
+    else if (reason)
+        qos_set_error(error, code, "%s", reason);
+    else
+        fail(error, code, mountpoint, doing, who_may_read);
+    return NULL;
+}
+
 gboolean qos_ctl_mount_set(const char *mountpoint, const char *name, const char *value,
                            GError **error)
 {
@@ -356,7 +378,8 @@ gboolean qos_ctl_mount_set(const char *mountpoint, const char *name, const char 
     int code = errno;
     g_autofree char *doing = g_strdup_printf("set %s", name);
     g_autofree char *reason = NULL;
-    if (code != EACCES && code != EROFS && code != ENOTCONN)
+    /* With ENOTCONN the lock server may be away; the mount has no words where it is away itself. */
+    if (code != EACCES && code != EROFS)
         reason = last_error(mountpoint);
     if (!reason)
         return fail(error, code, mountpoint, doing, who_may_set);

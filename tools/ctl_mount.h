@@ -33,6 +33,11 @@ char *qos_ctl_mount_read_job(const char *mountpoint, const char *id, gsize *ret_
                              GError **error);
 gboolean qos_ctl_mount_write(const char *mountpoint, const char *name, const char *text,
                              GError **error);
+/*
+ * The value of the xattr user.qosfs.`name`, which the lock server may have been asked for: so the
+ * mount has words for a failure. Free with g_free. ERANGE: the name or the value is too long.
+ */
+char *qos_ctl_mount_get(const char *mountpoint, const char *name, GError **error);
 /* Sets the xattr user.qosfs.`name`. */
 gboolean qos_ctl_mount_set(const char *mountpoint, const char *name, const char *value,
                            GError **error);

@@ -5,113 +5,25 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "tools/ctl.h"
 #include "tools/ctl_render.h"
+#include "tools/ctl_socket.h"
 
-#define SOCKET_DEFAULT "/run/qosfs/control.sock"
-#define PATIENCE       30 /* seconds that a server may take to answer */
-#define NO_ANSWER      "it has not answered within 30 s: see whether it is stopped or overloaded"
-#define AGE_MAX        86400 /* s: beyond a day it does not matter how long a credit may stay */
+#define AGE_MAX 86400 /* s: beyond a day it does not matter how long a credit may stay */
 
 /* --- asking --- */
 
-static void set_no_server(GError **error, const char *path, int reason)
+static const char *path_of(const QosCtl *ctl)
 {
-    const char *what = reason == ENOENT || reason == ECONNREFUSED
-                           ? "no qosfs-server listens there; --socket names another"
-                       : reason == EACCES || reason == EPERM
-                           ? "permission denied; only root and the server's own user may ask it"
-                       : reason == EAGAIN ? NO_ANSWER
-                                          : g_strerror(reason);
-
-    qos_set_error(error, reason == ECONNREFUSED ? ENOENT : reason, "%s: %s", path, what);
-}
-
-/* With its time-outs, calls end with EINTR also where the process was stopped and goes on. */
-static int connect_to(const char *path, GError **error)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const struct timeval patience = {.tv_sec = PATIENCE};
-    int fd;
-
-    if (g_strlcpy(address.sun_path, path, sizeof(address.sun_path)) >= sizeof(address.sun_path)) {
-        qos_set_error(error, ENAMETOOLONG, "%s: the path is longer than 107 bytes", path);
-        return -1;
-    }
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
-        TEMP_FAILURE_RETRY(connect(fd, (const struct sockaddr *)&address, sizeof(address))) == 0)
-        return fd;
-    set_no_server(error, path, errno);
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-/* All that comes until the end, also one by ECONNRESET: the server has closed without reading all.
- * NULL: there is an error. */
-static GString *read_all(int fd)
-{
-    GString *text = g_string_new(NULL);
-    char buffer[65536];
-    ssize_t length;
-
-    while ((length = TEMP_FAILURE_RETRY(recv(fd, buffer, sizeof(buffer), 0))) > 0)
-        g_string_append_len(text, buffer, length);
-    if (length < 0 && errno != ECONNRESET) {
-        int reason = errno;
-        g_string_free(text, TRUE);
-        errno = reason;
-        return NULL;
-    }
-    return text;
-}
-
-/* The answer's text without its first line, which says whether it worked; free with g_free. */
-static char *take_answer(const char *path, GString *answer, GError **error)
-{
-    g_autofree char *text = g_string_free(answer, FALSE);
-    char *line_end = strchr(text, '\n');
-    char *reason;
-
-    if (g_str_has_prefix(text, "ok\n"))
-        return g_strdup(text + strlen("ok\n"));
-    if (!line_end) {
-        qos_set_error(error, EPERM, "%s: %s", path,
-                      text[0] == '\0' ? "only root and the server's own user may ask"
-                                      : "this is no control socket of qosfs-server");
-        return NULL;
-    }
-    *line_end = '\0';
-    int code = (int)g_ascii_strtoll(text, &reason, 10);
-    qos_set_error(error, code ? code : EPROTO, "%s", g_strstrip(reason));
-    return NULL;
+    return ctl->socket ? ctl->socket : QOS_CTL_SOCKET_DEFAULT;
 }
 
 static char *ask(const QosCtl *ctl, const char *request, GError **error)
 {
-    const char *path = ctl->socket ? ctl->socket : SOCKET_DEFAULT;
-    g_autofree char *line = g_strconcat(request, "\n", NULL);
-    GString *answer = NULL;
-    int fd = connect_to(path, error);
-
-    if (fd < 0)
-        return NULL;
-    /* In part: the server has said already what it does not like. */
-    if (TEMP_FAILURE_RETRY(send(fd, line, strlen(line), MSG_NOSIGNAL)) > 0 || errno == EPIPE ||
-        errno == ECONNRESET)
-        answer = read_all(fd);
-    if (!answer)
-        set_no_server(error, path, errno);
-    close(fd);
-    return answer ? take_answer(path, answer, error) : NULL;
+    return qos_ctl_socket_ask(path_of(ctl), request, NULL, error);
 }
 
 static gboolean has_object(JsonObject *parent, const char *member)
@@ -144,7 +56,7 @@ static JsonObject *read_state(const QosCtl *ctl, GError **error)
     qos_set_error(
         error, EPROTO,
         "%s: what answers there is no qosfs-server of this version; --socket names another",
-        ctl->socket ? ctl->socket : SOCKET_DEFAULT);
+        path_of(ctl));
     return NULL;
 }
 

@@ -79,6 +79,38 @@ JsonObject *qos_ctl_state_parse(const char *text, gsize length, GError **error)
     return json_object_ref(state);
 }
 
+/* Whether that member is an array of objects. */
+static gboolean is_list(JsonObject *parent, const char *member)
+{
+    return check_list(parent, member, NULL);
+}
+
+static gboolean has_answer_shape(JsonNode *root, const char *list)
+{
+    if (!root || !JSON_NODE_HOLDS_OBJECT(root) || !is_list(json_node_get_object(root), list))
+        return FALSE;
+    JsonArray *items = json_object_get_array_member(json_node_get_object(root), list);
+    for (guint i = 0; i < json_array_get_length(items); i++) {
+        JsonObject *item = json_array_get_object_element(items, i);
+        if (json_object_has_member(item, "members") && !is_list(item, "members"))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+JsonObject *qos_ctl_answer_parse(const char *text, const char *list, GError **error)
+{
+    g_autoptr(JsonNode) root = json_from_string(text, NULL);
+
+    if (has_answer_shape(root, list))
+        return json_object_ref(json_node_get_object(root));
+    qos_set_error(error, EPROTO,
+                  "the server's answer is not what this qosfsctl knows (\"%s\"): is it of the same "
+                  "version as the server?",
+                  list);
+    return NULL;
+}
+
 static JsonNode *value_of(JsonObject *object, const char *member)
 {
     JsonNode *node = json_object_get_member(object, member);

@@ -13,6 +13,13 @@
 /* A new reference. Errors: QOS_ERROR EPROTO where it is no JSON, or of another shape. */
 JsonObject *qos_ctl_state_parse(const char *text, gsize length, GError **error);
 
+/*
+ * An answer of a lock server about its cluster (docs/reference/reports.md): an object with `list`,
+ * an array of objects; "members" in one of these, if present, is an array of objects too. A new
+ * reference; errors likewise.
+ */
+JsonObject *qos_ctl_answer_parse(const char *text, const char *list, GError **error);
+
 double qos_ctl_state_number(JsonObject *object, const char *member);
 gint64 qos_ctl_state_count(JsonObject *object, const char *member);
 gboolean qos_ctl_state_flag(JsonObject *object, const char *member);

@@ -41,6 +41,39 @@ static const char rule_start_help[] =
     "For example:\n"
     "  qosfsctl rule start hog 'jobid={dd.*}&opcode={data}' bps=20M expire=2h\n"
     "Rules are tried from the newest to the oldest; see qosfs-rules(7).";
+/* Of the cluster's rules: these and no others. The manual is checked against this list, too. */
+#define CLUSTER_RULE_OPTIONS                                                                       \
+    "Options of the rule, which hold for all mounts together:\n"                                   \
+    "  rate=N|none         operations a second, to 999999\n"                                       \
+    "  bps=BYTES|none      bytes a second: 500K, 20M, 20G\n"                                       \
+    "  depth=OPS[:BYTES]   what each mount may save up; auto: what 80 ms bring\n"                  \
+    "  per=CLASS           what may have that much each: jobid (the default), uid,\n"              \
+    "                      gid or jobid+opcode; or with rule all of them together\n"               \
+    "  rank=RULE           its place in the list: just before RULE\n"                              \
+    "  expire=TIME|none    it goes by itself: 30s, 10m, 2h, 1d\n"                                  \
+    "  dryrun=0|1          it delays nothing, and counts what it would have delayed\n"             \
+    "  share=fair|hard     all of it is lent, and paid back; or never more than that\n"            \
+    "  floor=N%            of the rates, that the mounts have at once; to 50%\n"                   \
+    "  away=floor|open|stop  what a mount has without its lock server\n"
+
+static const char cluster_rule_start_help[] =
+    CLUSTER_RULE_OPTIONS "\n"
+                         "For example:\n"
+                         "  qosfsctl cluster rule start big 'jobid={*}' bps=20G expire=1d\n"
+                         "Conditions are those of 'qosfsctl rule start'; see qosfs-rules(7).";
+static const char cluster_rule_change_help[] =
+    CLUSTER_RULE_OPTIONS "\n"
+                         "For example:\n"
+                         "  qosfsctl cluster rule change big bps=10G share=hard\n"
+                         "See also qosfs-rules(7).";
+static const char cluster_job_set_help[] =
+    "What the server is told of a job, as by a batch system's prolog:\n"
+    "  nodes=N             on how many nodes it runs\n"
+    "  weight=N            its weight, in place of the number of nodes\n"
+    "  expire=TIME         it is forgotten by itself: 30s, 10m, 2h, 1d\n"
+    "\n"
+    "For example:\n"
+    "  qosfsctl cluster job set 4711 nodes=100 expire=1d";
 static const char rule_change_help[] =
     RULE_OPTIONS "\n"
                  "For example:\n"
@@ -78,9 +111,32 @@ static const QosCtlCommand commands[] = {
      qos_ctl_server_metrics},
     {"server evict", "ID", "Take all from a mount when its lease ends", NULL, 1, 1, FALSE,
      qos_ctl_server_evict},
+    {"cluster status", NULL, "Show the cluster, and the mounts that lack rules", NULL, 0, 0, TRUE,
+     qos_ctl_cluster_status},
+    {"cluster jobs", NULL, "Show who is served what under the cluster's rules", NULL, 0, 0, TRUE,
+     qos_ctl_cluster_jobs},
+    {"cluster why", "JOB", "Explain what holds a job on all its mounts", NULL, 0, 1, TRUE,
+     qos_ctl_cluster_why},
+    {"cluster rule list", NULL, "Show the rules for all mounts together", NULL, 0, 0, TRUE,
+     qos_ctl_cluster_rule_list},
+    {"cluster rule start", "NAME CONDITIONS [OPTION=VALUE...]", "Add a rule for all mounts",
+     cluster_rule_start_help, 2, G_MAXUINT, FALSE, qos_ctl_cluster_rule_send},
+    {"cluster rule change", "NAME OPTION=VALUE...", "Change such a rule's options",
+     cluster_rule_change_help, 2, G_MAXUINT, FALSE, qos_ctl_cluster_rule_send},
+    {"cluster rule stop", "NAME", "Remove such a rule", NULL, 1, 1, FALSE,
+     qos_ctl_cluster_rule_send},
+    {"cluster rule log", NULL, "Show who changed these rules when", NULL, 0, 0, TRUE,
+     qos_ctl_cluster_rule_log},
+    {"cluster job list", NULL, "Show what the server was told of jobs", NULL, 0, 0, TRUE,
+     qos_ctl_cluster_job_list},
+    {"cluster job set", "ID OPTION=VALUE...", "Tell the server of a job", cluster_job_set_help, 2,
+     G_MAXUINT, FALSE, qos_ctl_cluster_job_send},
+    {"cluster job clear", "ID", "Take that back", NULL, 1, 1, FALSE, qos_ctl_cluster_job_send},
+    {"cluster forget", "MOUNT", "Take a mount that will not return off the list", NULL, 1, 1, FALSE,
+     qos_ctl_cluster_forget},
 };
 
-/* The command that the first one or two of `words` name; *ret_count is how many. */
+/* The command that the first of `words` name; *ret_count is how many. */
 static const QosCtlCommand *find_command(char **words, guint *ret_count)
 {
     for (guint i = 0; i < G_N_ELEMENTS(commands); i++) {
@@ -120,29 +176,41 @@ static char *join(const GPtrArray *words)
     return g_string_free(text, FALSE);
 }
 
-/* `words` name no command: says which there are, below the first word where that is a group. */
+/* The longest beginning of `words` that is a group such as "rule" or "cluster rule"; NULL: none is.
+ * *ret_rest is what follows it. Free with g_free. */
+static char *find_group(char **words, char ***ret_rest)
+{
+    g_autofree char *group = NULL;
+
+    for (*ret_rest = words; **ret_rest; ++*ret_rest) {
+        g_autofree char *longer = g_strjoin(group ? " " : "", group ? group : "", **ret_rest, NULL);
+        g_autoptr(GPtrArray) members = command_words(longer);
+        if (!members->len)
+            break;
+        g_free(group);
+        group = g_steal_pointer(&longer);
+    }
+    return g_steal_pointer(&group);
+}
+
+/* `words` name no command: says which there are, below the first words where these are a group. */
 static gboolean unknown_command(char **words, GError **error)
 {
-    g_autoptr(GPtrArray) candidates = command_words(words[0]);
-    gboolean in_group = candidates->len > 0;
-    if (!in_group) {
-        g_ptr_array_unref(candidates);
-        candidates = command_words(NULL);
-    }
+    char **rest;
+    g_autofree char *group = find_group(words, &rest);
+    g_autoptr(GPtrArray) candidates = command_words(group);
     g_autofree char *list = join(candidates);
-    g_autofree char *first = qos_ctl_escape(words[0]);
-    if (in_group && !words[1])
-        return qos_ctl_usage_error(error, "%s what? One of: %s", first, list);
+    if (group && !*rest)
+        return qos_ctl_usage_error(error, "%s what? One of: %s", group, list);
 
     /* If the user left the group out, the hint has the full name. */
-    for (guint i = 0; !in_group && i < G_N_ELEMENTS(commands); i++)
+    for (guint i = 0; !group && i < G_N_ELEMENTS(commands); i++)
         if (strchr(commands[i].name, ' '))
             g_ptr_array_add(candidates, g_strdup(commands[i].name));
-    const char *wrong = words[in_group];
-    g_autofree char *escaped = qos_ctl_escape(wrong);
-    g_autofree char *hint = qos_ctl_hint_of(in_group ? words[0] : NULL, wrong, candidates);
-    return qos_ctl_usage_error(error, "there is no command '%s%s%s'%s%s", in_group ? first : "",
-                               in_group ? " " : "", escaped,
+    g_autofree char *escaped = qos_ctl_escape(*rest);
+    g_autofree char *hint = qos_ctl_hint_of(group, *rest, candidates);
+    return qos_ctl_usage_error(error, "there is no command '%s%s%s'%s%s", group ? group : "",
+                               group ? " " : "", escaped,
                                *hint ? hint : "; there are: ", *hint ? "" : list);
 }
 
@@ -176,16 +244,16 @@ static char *command_list(void)
 /* "rule --help": prints the commands of a group. FALSE where `words` do not ask for that. */
 static gboolean help_group(char **words)
 {
-    if (!words[1] || !(g_str_equal(words[1], "--help") || g_str_equal(words[1], "-h")))
+    char **rest;
+    g_autofree char *group = find_group(words, &rest);
+    if (!group || !*rest || !(g_str_equal(*rest, "--help") || g_str_equal(*rest, "-h")))
         return FALSE;
-    g_autofree char *prefix = g_strconcat(words[0], " ", NULL);
+    g_autofree char *prefix = g_strconcat(group, " ", NULL);
     GString *text = g_string_new(NULL);
     append_commands(text, prefix);
-    gboolean found = text->len > 0;
-    if (found)
-        printf("Commands:\n%s", text->str);
+    printf("Commands:\n%s", text->str);
     g_string_free(text, TRUE);
-    return found;
+    return TRUE;
 }
 
 /* Takes the options before the command off ctl->arguments. */

@@ -97,15 +97,19 @@ def of_command(program, name, entry, general):
 def of_ctl(program):
     manual = Manual("qosfsctl.1")
     general = {option for tag in manual.tags("OPTIONS") for option in OPTION.findall(tag)}
-    commands = re.findall(r"^  ((?:[a-z]+ )?[a-z]+)(?: [\[A-Z].*|  .*)$", help_of(program).split("Commands:")[1], re.MULTILINE)
-    entries = {re.match(r"(?:(?:rule|server) )?[a-z]+", entry[0])[0]: entry
-               for section in ("COMMANDS", "Of a lock server") for entry in manual.entries[section]}
+    commands = re.findall(r"^  ((?:[a-z]+ ){0,2}[a-z]+)(?: [\[A-Z].*|  .*)$", help_of(program).split("Commands:")[1], re.MULTILINE)
+    entries = {re.match(r"(?:cluster )?(?:(?:rule|server|job) )?[a-z]+", entry[0])[0]: entry
+               for section in ("COMMANDS", "Of a lock server", "Of a cluster") for entry in manual.entries[section]}
     found = differences(set(commands), set(entries), "command")
     for name in commands:
         if name in entries:
             found += of_command(program, name, entries[name], general)
-    said = set(re.findall(r"^  ([a-z]+)=", help_of(program, "rule", "start"), re.MULTILINE))
-    return found + differences(said, names_with_values(Manual("qosfs-rules.7").tags("OPTIONS")), "rule start")
+    rules = Manual("qosfs-rules.7")
+    options, of_mounts = names_with_values(rules.tags("OPTIONS")), {"weight", "min", "passthrough"}
+    for words, written in (("rule", "start"), options), (("cluster", "rule", "start"), options - of_mounts | names_with_values(rules.tags("RULES OF THE CLUSTER"))):
+        said = set(re.findall(r"^  ([a-z]+)=", help_of(program, *words), re.MULTILINE))
+        found += differences(said, written, " ".join(words))
+    return found
 
 
 def main():
