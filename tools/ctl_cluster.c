@@ -148,44 +148,14 @@ gboolean qos_ctl_cluster_job_send(QosCtl *ctl, GError **error)
     return qos_ctl_parse(ctl, NULL, NULL, error) && send_words(ctl, error);
 }
 
-/* The id of the mount that is called so: `name` is its name or its id. Free with g_free. */
-static char *find_mount(JsonObject *status, const char *name, GError **error)
-{
-    JsonArray *mounts = json_object_get_array_member(status, "mounts");
-    g_autoptr(GPtrArray) names = qos_ctl_state_names(status, "mounts", "name");
-    g_autofree char *plain = qos_ctl_unescape(name);
-    const char *found = NULL;
-
-    for (guint i = 0; i < json_array_get_length(mounts); i++) {
-        JsonObject *mount = json_array_get_object_element(mounts, i);
-        const char *id = qos_ctl_state_text(mount, "id");
-        if (g_str_equal(id, name))
-            return g_strdup(id);
-        if (!g_str_equal(names->pdata[i], plain))
-            continue;
-        if (found) {
-            g_autofree char *shown = qos_ctl_escape(name);
-            qos_set_error(error, ENOENT,
-                          "there are several mounts '%s'; give the id of one, as 'qosfsctl cluster "
-                          "status' shows it",
-                          shown);
-            return NULL;
-        }
-        found = id;
-    }
-    if (found)
-        return g_strdup(found);
-    qos_ctl_no_such(error, "mount", name, names, "'qosfsctl cluster status --json' lists them");
-    return NULL;
-}
-
+/* By its name, also as `status` prints it, or its id. */
 gboolean qos_ctl_cluster_forget(QosCtl *ctl, GError **error)
 {
-    g_autoptr(JsonObject) status = parse_and_ask(ctl, "status", "mounts", error);
-    g_autofree char *id = status ? find_mount(status, qos_ctl_argument(ctl, 0), error) : NULL;
-    g_autofree char *request = id ? g_strdup_printf("forget %s", id) : NULL;
-
-    return request && command(ctl, request, error);
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    g_autofree char *name = qos_ctl_unescape(qos_ctl_argument(ctl, 0));
+    g_autofree char *request = g_strdup_printf("forget %s", name);
+    return command(ctl, request, error);
 }
 
 /* --- questions --- */

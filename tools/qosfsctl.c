@@ -69,8 +69,9 @@ static const char cluster_rule_change_help[] =
 static const char cluster_job_set_help[] =
     "What the server is told of a job, as by a batch system's prolog:\n"
     "  nodes=N             on how many nodes it runs\n"
-    "  weight=N            its weight, in place of the number of nodes\n"
-    "  expire=TIME         it is forgotten by itself: 30s, 10m, 2h, 1d\n"
+    "  weight=N            what one of its nodes weighs\n"
+    "  expire=TIME         when it is forgotten: 30s, 2h, 1d or 2026-12-01T12:00:00Z;\n"
+    "                      without it after a week\n"
     "\n"
     "For example:\n"
     "  qosfsctl cluster job set 4711 nodes=100 expire=1d";
@@ -129,7 +130,7 @@ static const QosCtlCommand commands[] = {
      qos_ctl_cluster_rule_log},
     {"cluster job list", NULL, "Show what the server was told of jobs", NULL, 0, 0, TRUE,
      qos_ctl_cluster_job_list},
-    {"cluster job set", "ID OPTION=VALUE...", "Tell the server of a job", cluster_job_set_help, 2,
+    {"cluster job set", "ID [OPTION=VALUE...]", "Tell the server of a job", cluster_job_set_help, 1,
      G_MAXUINT, FALSE, qos_ctl_cluster_job_send},
     {"cluster job clear", "ID", "Take that back", NULL, 1, 1, FALSE, qos_ctl_cluster_job_send},
     {"cluster forget", "MOUNT", "Take a mount that will not return off the list", NULL, 1, 1, FALSE,

@@ -416,9 +416,9 @@ def test_what_there_is_not_is_shown_escaped(qos, arguments):
 @pytest.mark.parametrize("arguments, words", [
     ((), "which command?"),
     (("stauts",), "did you mean 'status'?"),
-    (("stat",), "did you mean 'status' or 'server status'?"),
+    (("stat",), "did you mean 'status', 'server status' or 'cluster status'?"),
     (("frobnicate",), "there is no command 'frobnicate'; there are: status, jobs, "),
-    (("list",), "did you mean 'rule list'?"),
+    (("list",), "did you mean 'rule list', 'cluster job list' or 'cluster rule list'?"),
     (("rules",), "did you mean 'rule'?"),
     (("rule", "frobnicate"), "there is no command 'rule frobnicate'; there are: list, start, change, stop"),
     (("report", "-o", ""), "--output: the name of the file is empty"),
@@ -468,14 +468,16 @@ def test_completion(world, qos, words, offered):
 
 def test_help(qos):
     text = ctl(qos, "--help")
-    commands = re.findall(r"^  ((?:rule |server )?[a-z]+) ", text.split("Commands:")[1], re.MULTILINE)
+    commands = re.findall(r"^  ((?:cluster )?(?:rule |server |job )?[a-z]+) ", text.split("Commands:")[1], re.MULTILINE)
     assert {"status", "jobs", "why", "clear", "rule list", "rule start", "policy", "get", "set"} <= set(commands)
     assert ctl(qos, "help") == text
     for command in commands:
         assert ctl(qos, *command.split(), "--help").startswith(f"Usage:\n  qosfsctl {command} ")
     assert ctl(qos, "help", "rule", "start") == ctl(qos, "rule", "start", "--help")
     done = ctl(qos, "rule", "start", "new", "uid={1}", "unheard=of", status=FAILED)
-    assert re.findall(r"^  ([a-z]+=)", ctl(qos, "rule", "start", "--help"), re.MULTILINE) == re.findall(r"\b[a-z]+=(?=[, ]|$)", done)
+    of_mounts, of_clusters = (re.findall(r"^  ([a-z]+=)", ctl(qos, *words, "rule", "start", "--help"), re.MULTILINE) for words in ((), ("cluster",)))
+    both = of_mounts + ["scope="] + [name for name in of_clusters if name not in of_mounts]
+    assert both == re.findall(r"\b[a-z]+=(?=[, ]|$)", done)
     assert ctl(qos, "rule", "--help").startswith("Commands:\n  rule list ")
     assert ctl(qos, "help", "rule") == ctl(qos, "rule", "-h")
     assert re.fullmatch(r"qosfsctl \d+\.\d+\.\d+\n", ctl(qos, "--version"))
