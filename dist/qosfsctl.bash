@@ -24,7 +24,7 @@ _qosfsctl_names()
     'server get' | 'server set') "$@" server get | sed 's/=.*//' ;;
     'cluster rule change' | 'cluster rule stop') "$@" cluster rule list --json | sed -n 's/^      "name" : "\(.*\)",$/\1/p' ;;
     'cluster why') "$@" cluster jobs --json | sed -n 's/^      "class" : "\(..*\)",$/\1/p' | sort -u ;;
-    'cluster job clear' | 'cluster job set') "$@" cluster job list --json | sed -n 's/^      "job" : "\(.*\)",$/\1/p' ;;
+    'cluster job clear' | 'cluster job set') "$@" cluster job list --json | sed -n 's/^      "id" : "\(.*\)",$/\1/p' ;;
     'cluster forget') "$@" cluster status --json | sed -n 's/^      "name" : "\(.*\)",$/\1/p' ;;
     'server evict') "$@" server mounts --json | sed -n 's/^    "id" : "\(.*\)",$/\1/p' ;;
     esac

@@ -195,7 +195,7 @@ gboolean qos_ctl_cluster_rule_log(QosCtl *ctl, GError **error)
     return log != NULL;
 }
 
-/* Prints an answer that is text by `render`. */
+/* Prints an answer (NULL: there is an error), as text by `render`. */
 static gboolean show(const QosCtl *ctl, JsonObject *answer,
                      char *(*render)(JsonObject *answer, const QosCtlStyle *style))
 {
@@ -210,7 +210,12 @@ static gboolean show(const QosCtl *ctl, JsonObject *answer,
 gboolean qos_ctl_cluster_status(QosCtl *ctl, GError **error)
 {
     g_autoptr(JsonObject) status = parse_and_ask(ctl, "status", "mounts", error);
-    return show(ctl, status, qos_ctl_render_cluster_status);
+    if (!status || ctl->json)
+        return show(ctl, status, NULL);
+    g_autoptr(JsonObject) jobs = question(ctl, "jobs", "classes", NULL);
+    QosCtlStyle style = qos_ctl_style();
+    qos_ctl_print(qos_ctl_render_cluster_status(status, jobs, &style));
+    return TRUE;
 }
 
 gboolean qos_ctl_cluster_job_list(QosCtl *ctl, GError **error)

@@ -53,6 +53,16 @@ static char *rate_of(JsonObject *object, const char *member, gboolean is_of_byte
     return format_rate(qos_ctl_state_number(object, member), is_of_bytes);
 }
 
+/* A class of per=rule has no name: it is all that the rule matches. */
+static char *class_name(JsonObject *class)
+{
+    char *name = escaped(class, "class");
+    if (*name)
+        return name;
+    g_free(name);
+    return g_strdup("(all)");
+}
+
 /* The line below a list from which the server left some out. */
 static void append_more(GString *text, JsonObject *answer)
 {
@@ -81,8 +91,6 @@ static const char *trouble_of(JsonObject *status, JsonObject *mount)
 
     if (!qos_ctl_state_flag(mount, "is_connected"))
         return "away";
-    if (qos_ctl_state_number(mount, "silent_s") * 1000 > qos_ctl_state_number(status, "lease_ms"))
-        return "silent";
     return qos_ctl_state_count(mount, "version") < version ? "behind" : NULL;
 }
 
@@ -106,7 +114,8 @@ static char *render_troubles(JsonObject *status, const QosCtlStyle *style)
             continue;
         qos_ctl_table_add(table, escaped(mount, "name"));
         qos_ctl_table_add(table, g_strdup(trouble));
-        qos_ctl_table_add(table, count_of(mount, "version"));
+        qos_ctl_table_add(table,
+                          is_null(mount, "version") ? g_strdup("-") : count_of(mount, "version"));
         qos_ctl_table_add(table,
                           is_null(mount, "silent_s")
                               ? g_strdup("-")
@@ -123,7 +132,28 @@ static char *render_troubles(JsonObject *status, const QosCtlStyle *style)
     return g_string_free(text, FALSE);
 }
 
-char *qos_ctl_render_cluster_status(JsonObject *status, const QosCtlStyle *style)
+/* An idle mount says nothing, so a mount is silent where a job's rate depends on it. */
+static void append_silent(GString *text, JsonObject *jobs)
+{
+    g_autoptr(GPtrArray) classes = qos_ctl_cluster_classes(jobs);
+    guint count = 0;
+
+    for (guint i = 0; i < classes->len; i++) {
+        gint64 silent = qos_ctl_state_count(classes->pdata[i], "silent");
+        if (silent <= 0 || ++count > NAMED_MAX)
+            continue;
+        g_autofree char *class = class_name(classes->pdata[i]);
+        g_autofree char *rule = escaped(classes->pdata[i], "rule");
+        g_string_append_printf(text,
+                               "silent    %" G_GINT64_FORMAT
+                               " mount%s of job %s, rule %s ('qosfsctl cluster why')\n",
+                               silent, plural(silent), class, rule);
+    }
+    if (count > NAMED_MAX)
+        g_string_append_printf(text, "silent    mounts of %u more jobs\n", count - NAMED_MAX);
+}
+
+char *qos_ctl_render_cluster_status(JsonObject *status, JsonObject *jobs, const QosCtlStyle *style)
 {
     g_autofree char *epoch =
         qos_ctl_format_seconds(qos_ctl_state_number(status, "epoch_ms") / 1000);
@@ -150,7 +180,10 @@ char *qos_ctl_render_cluster_status(JsonObject *status, const QosCtlStyle *style
                            qos_ctl_state_count(status, "mounts_connected"));
     if (behind > 0)
         g_string_append_printf(text, ", %" G_GINT64_FORMAT " without these rules", behind);
-    g_string_append_printf(text, "\n%s", troubles);
+    g_string_append_c(text, '\n');
+    if (jobs)
+        append_silent(text, jobs);
+    g_string_append(text, troubles);
     append_more(text, status);
     return g_string_free(text, FALSE);
 }
@@ -291,10 +324,14 @@ char *qos_ctl_render_cluster_log(JsonObject *answer)
 
     for (guint i = 0; i < json_array_get_length(log); i++) {
         JsonObject *entry = json_array_get_object_element(log, i);
+        g_autofree char *command = escaped(entry, "command");
+        g_autofree char *result = escaped(entry, "result");
+        gboolean is_refused = is_null(entry, "version");
         qos_ctl_table_add(table, escaped(entry, "time"));
-        qos_ctl_table_add(table, count_of(entry, "version"));
+        qos_ctl_table_add(table, is_refused ? g_strdup("-") : count_of(entry, "version"));
         qos_ctl_table_add(table, escaped(entry, "who"));
-        qos_ctl_table_add(table, escaped(entry, "command"));
+        qos_ctl_table_add(table, is_refused ? g_strdup_printf("%s (refused: %s)", command, result)
+                                            : g_steal_pointer(&command));
     }
     return finish(qos_ctl_table_print(table, &(QosCtlStyle){0}), answer);
 }
@@ -323,16 +360,6 @@ GPtrArray *qos_ctl_cluster_classes(JsonObject *jobs)
         g_ptr_array_add(sorted, json_array_get_object_element(classes, i));
     g_ptr_array_sort(sorted, compare_classes);
     return sorted;
-}
-
-/* A class of per=rule has no name: it is all that the rule matches. */
-static char *class_name(JsonObject *class)
-{
-    char *name = escaped(class, "class");
-    if (*name)
-        return name;
-    g_free(name);
-    return g_strdup("(all)");
 }
 
 static void add_class(QosCtlTable *table, JsonObject *class)
@@ -451,6 +478,7 @@ static void append_members(GString *text, JsonObject *class, const QosCtlStyle *
     }
     g_autofree char *rows = qos_ctl_table_print(table, style);
     g_string_append_printf(text, "\nRule %s, %s:\n%s", rule, bytes ? "bytes" : "operations", rows);
+    append_more(text, class);
 }
 
 /* Those that hold the job come first. */
@@ -496,7 +524,7 @@ char *qos_ctl_render_cluster_job_list(JsonObject *answer, const QosCtlStyle *sty
 
     for (guint i = 0; i < json_array_get_length(jobs); i++) {
         JsonObject *job = json_array_get_object_element(jobs, i);
-        qos_ctl_table_add(table, escaped(job, "job"));
+        qos_ctl_table_add(table, escaped(job, "id"));
         qos_ctl_table_add(table, count_of(job, "nodes"));
         qos_ctl_table_add(table, count_of(job, "weight"));
         qos_ctl_table_add(table, expiry_of(job));

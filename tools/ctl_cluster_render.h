@@ -8,14 +8,16 @@
 #include "tools/ctl_state.h"
 #include "tools/ctl_text.h"
 
-/* The list's version, the epoch, and by name the mounts that are behind, silent or away. */
-char *qos_ctl_render_cluster_status(JsonObject *status, const QosCtlStyle *style);
+/* The list's version, the epoch, and by name the mounts that are behind or away; of `jobs` (or
+ * NULL) those with silent mounts. */
+char *qos_ctl_render_cluster_status(JsonObject *status, JsonObject *jobs, const QosCtlStyle *style);
 /* As `rule list` does; where a line would be too wide, a paragraph for each rule, so that nothing
  * is cut. */
 char *qos_ctl_render_cluster_rules(JsonObject *rules, const QosCtlStyle *style);
 /* The commands that make these rules in a cluster that has none, a line each. */
 char *qos_ctl_render_cluster_rule_commands(JsonObject *rules);
-/* What was changed by whom, the oldest first. A command is as long as it is. */
+/* What was changed or tried by which user, as the server sorts it. A command is as long as it is.
+ */
 char *qos_ctl_render_cluster_log(JsonObject *log);
 /* The `limit` classes (0 = all) that are served most: first those in bytes, then those in
  * operations. Where a class has "members", its mounts follow it. */

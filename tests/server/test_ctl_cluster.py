@@ -20,7 +20,7 @@ ANSWERS = {
     "log": {"log": [{"time": "2026-11-28T12:00:00Z", "who": "uid 0", "command": "start big jobid={*} bps=200M", "version": 7}]},
     "jobs": {"classes": [CLASS], "more": 0},
     "why 4711": {"job": "4711", "nodes": 2, "weight": 1, "classes": [{**CLASS, "members": [MEMBER]}]},
-    "job list": {"jobs": [{"job": "4711", "nodes": 2, "weight": 1, "expires_s": 3600}]},
+    "job list": {"jobs": [{"id": "4711", "nodes": 2, "weight": 1, "expires_s": 3600}]},
 }
 
 
@@ -95,7 +95,7 @@ def test_questions(answering, words, asked, shown):
     assert shown in ctl(answering, *words)
     if "--commands" not in words:
         assert json.loads(ctl(answering, *words, "--json")) == ANSWERS[asked]
-    assert set(answering.requests) == {f"cluster {asked}"}
+    assert set(answering.requests) == {f"cluster {asked}"} | ({"cluster jobs"} if asked == "status" else set())
 
 
 def test_mounts_of_each_job(answering):

@@ -49,27 +49,32 @@ static void test_shapes(void)
     "\"mounts_known\":4,\"mounts_connected\":3,\"mounts_behind\":1,\"mounts\":[" mounts            \
     "],\"more\":" more "}"
 
+#define FOUR_MOUNTS                                                                                \
+    MOUNT("node1:/qos", "true", "7", "99")                                                         \
+    "," MOUNT("node2:/qos", "true", "6", "0.5") "," MOUNT(                                         \
+        "node3:/qos", "true", "null", "2.5") "," MOUNT("evil\\u001b[31m\\n", "false", "6", "null")
+
 /* Mounts in good order are not named. */
 static void test_status(void)
 {
-    g_autoptr(JsonObject) status = parse(
-        STATUS(MOUNT("node1:/qos", "true", "7", "0.1") "," MOUNT(
-                   "node2:/qos", "true", "6",
-                   "0.5") "," MOUNT("node3:/qos", "true", "7",
-                                    "2.5") "," MOUNT("evil\\u001b[31m\\n", "false", "6", "null"),
-               "3"),
-        "mounts");
-    g_autofree char *text = qos_ctl_render_cluster_status(status, &plain);
+    g_autoptr(JsonObject) status = parse(STATUS(FOUR_MOUNTS, "3"), "mounts");
+    g_autoptr(JsonObject) jobs =
+        parse("{\"classes\":[{\"rule\":\"big\",\"class\":\"4711\",\"silent\":1},"
+              "{\"rule\":\"all\",\"class\":\"\",\"silent\":2},{\"class\":\"7\",\"silent\":0}]}",
+              "classes");
+    g_autofree char *text = qos_ctl_render_cluster_status(status, jobs, &plain);
 
     g_assert_cmpstr(text, ==,
                     "rules     2, version 7 ('qosfsctl cluster rule list')\n"
                     "epoch     100.0 ms; a mount's rate holds for 1.00 s without an answer\n"
                     "floor     each mount has 1/8 of a rule's floor\n"
                     "mounts    4 known, 3 connected, 1 without these rules\n"
+                    "silent    2 mounts of job (all), rule all ('qosfsctl cluster why')\n"
+                    "silent    1 mount of job 4711, rule big ('qosfsctl cluster why')\n"
                     "\n"
                     "MOUNT             STATE   VERSION  NOT HEARD FOR  ID\n"
                     "node2:/qos        behind        6       500.0 ms  1f\n"
-                    "node3:/qos        silent        7         2.50 s  1f\n"
+                    "node3:/qos        behind        -         2.50 s  1f\n"
                     "evil\\x1b[31m\\x0a  away          6              -  1f\n"
                     "3 more do not fit; ask at the server's machine, which shows all\n");
 }
@@ -77,7 +82,7 @@ static void test_status(void)
 static void test_status_in_order(void)
 {
     g_autoptr(JsonObject) status = parse("{\"mounts\":[]}", "mounts");
-    g_autofree char *text = qos_ctl_render_cluster_status(status, &plain);
+    g_autofree char *text = qos_ctl_render_cluster_status(status, NULL, &plain);
 
     g_assert_cmpstr(text, ==,
                     "rules     0, version 0 ('qosfsctl cluster rule list')\n"
@@ -95,7 +100,7 @@ static void test_status_names_twenty(void)
                         i ? "," MOUNT("m", "false", "7", "9") : MOUNT("m", "false", "7", "9"));
     g_autofree char *json = g_strdup_printf("{\"version\":7,\"mounts\":[%s]}", mounts->str);
     g_autoptr(JsonObject) status = parse(json, "mounts");
-    g_autofree char *text = qos_ctl_render_cluster_status(status, &plain);
+    g_autofree char *text = qos_ctl_render_cluster_status(status, NULL, &plain);
     g_assert_true(g_str_has_suffix(text, "1f\n5 more; --json has all\n"));
     g_string_free(mounts, TRUE);
 }
@@ -172,16 +177,18 @@ static void test_rules_that_are_not_understood(void)
 static void test_log(void)
 {
     g_autoptr(JsonObject) answer =
-        parse("{\"log\":[{\"time\":\"2026-11-28T12:00:00Z\",\"who\":\"uid 0\",\"command\":\"start "
-              "big jobid={*} bps=20G\",\"version\":7},{\"time\":\"2026-11-28T13:00:00Z\",\"who\":"
-              "\"CN=n\\u001b\",\"command\":\"stop big\\n\",\"version\":8}]}",
+        parse("{\"log\":[{\"time\":\"2026-11-28T13:00:00Z\",\"who\":\"CN=n\\u001b\",\"command\":"
+              "\"stop big\\n\",\"version\":8},{\"time\":\"2026-11-28T12:30:00Z\",\"who\":\"uid "
+              "0\",\"command\":\"stop bug\",\"version\":null,\"error\":2,\"result\":\"there is "
+              "no rule \\u0007bug\"}]}",
               "log");
     g_autofree char *text = qos_ctl_render_cluster_log(answer);
 
     g_assert_cmpstr(text, ==,
                     "TIME                  VERSION  BY        COMMAND\n"
-                    "2026-11-28T12:00:00Z        7  uid 0     start big jobid={*} bps=20G\n"
-                    "2026-11-28T13:00:00Z        8  CN=n\\x1b  stop big\\x0a\n");
+                    "2026-11-28T13:00:00Z        8  CN=n\\x1b  stop big\\x0a\n"
+                    "2026-11-28T12:30:00Z        -  uid 0     stop bug (refused: there is no rule "
+                    "\\x07bug)\n");
 }
 
 /* --- jobs and why --- */
@@ -274,8 +281,8 @@ static void test_why_nothing(void)
 static void test_job_list(void)
 {
     g_autoptr(JsonObject) jobs =
-        parse("{\"jobs\":[{\"job\":\"4711\",\"nodes\":100,\"weight\":0,\"expires_s\":3600},"
-              "{\"job\":\"a\\u009b\",\"nodes\":1,\"weight\":5,\"expires_s\":null}]}",
+        parse("{\"jobs\":[{\"id\":\"4711\",\"nodes\":100,\"weight\":0,\"expires_s\":3600},"
+              "{\"id\":\"a\\u009b\",\"nodes\":1,\"weight\":5,\"expires_s\":null}]}",
               "jobs");
     g_autofree char *text = qos_ctl_render_cluster_job_list(jobs, &plain);
 
