@@ -250,7 +250,8 @@ static void cut(QosCluster *cluster, QosTime until, gboolean one_way, QosTime *o
 static void strike(QosCluster *cluster)
 {
     const QosFaultKind kind = qos_fault_choose(cluster->random);
-    QosNode *node = cluster->nodes->pdata[qos_cluster_random(cluster, cluster->nodes->len)];
+    QosNode *any = cluster->nodes->pdata[qos_cluster_random(cluster, cluster->nodes->len)];
+    QosNode *node = cluster->victim && qos_cluster_chance(cluster, 500) ? cluster->victim : any;
     const QosTime until = cluster->now + (1 + qos_cluster_random(cluster, 2000)) * QOS_MILLISECOND;
 
     if (!(cluster->faults.kinds & kind) || node->is_dead)

@@ -78,6 +78,7 @@ struct QosCluster {
     GRand *random;
     QosFaults faults;
     GPtrArray *nodes; /* of QosNode */
+    QosNode *victim;  /* every second fault is its; NULL: all are as likely */
     QosTime now;      /* no node of the cluster knows it */
     gboolean is_calm; /* the faults have ended */
     gboolean is_traced;

@@ -1,31 +1,46 @@
 /*
- * One budget over mounts that fail (core/budget.h), with share=hard: a coordinator, a combiner with
- * three mounts, and two mounts beside it. Demands change by chance.
+ * One budget over mounts that fail (core/budget.h): a coordinator, a combiner with three mounts,
+ * and two mounts beside it. Demands change by chance. In half of the seeds every second fault is
+ * the combiner's.
  *
  * Each has a floor from its start on, and some have nothing to do for as long as there are faults.
  * A member joins with its first report. What the coordinator saves is that it has been there
- * before. An observer that sees all mounts at once adds up the rates in force.
+ * before. An observer that sees all mounts at once adds up the rates in force, and what they serve.
+ *
+ * HARD: the rates in force are at most R after each step. FAIR: the debt is bounded, and when all
+ * has settled, R is served in a window of 2 s.
  */
 #include "core/budget.h"
 #include "sim/trial.h"
 
-#define R          (G_GUINT64_CONSTANT(1000000) * QOS_BUDGET_UNIT)
-#define E          QOS_BUDGET_EPOCH
-#define LEASE      QOS_SECOND
-#define FLOOR      10 /* percent */
-#define BEHIND     3  /* mounts of the combiner */
-#define BESIDE     2  /* of the coordinator */
-#define MOUNTS     (BEHIND + BESIDE)
-#define FLOOR_EACH (R / 100 * FLOOR / MOUNTS)
-#define LEAST_USED (R / 2) /* when all has settled, and somebody lives */
-#define RETRY      (3 * E) /* of a message to the coordinator; by a combiner it takes longer */
+#define R             (G_GUINT64_CONSTANT(1000000) * QOS_BUDGET_UNIT)
+#define E             QOS_BUDGET_EPOCH
+#define LEASE         QOS_SECOND
+#define FLOOR         10 /* percent */
+#define BEHIND        3  /* mounts of the combiner */
+#define BESIDE        2  /* of the coordinator */
+#define MOUNTS        (BEHIND + BESIDE)
+#define FLOOR_EACH    (R / 100 * FLOOR / MOUNTS)
+#define LEAST_USED    (R / 2) /* when all has settled, and somebody lives */
+#define SETTLES       (6 * QOS_SECOND)
+#define WINDOW        (2 * QOS_SECOND) /* at the end: what is served in it */
+#define WINDOW_BEGINS (QOS_CLUSTER_TROUBLE + QOS_CLUSTER_LATE + SETTLES - WINDOW)
+#define LEAST_SERVED  0.75 /* of R, in the window: where messages take half of E, shares swing */
+#define MOST_SERVED   1.15
+#define DEBT_MOST     1.0     /* s of R, as core/budget.c has it */
+#define CREDIT_MOST   0.1     /* likewise */
+#define RETRY         (3 * E) /* of a message to the coordinator; by a combiner it takes longer */
 
 typedef struct {
+    QosBudgetShare share;
     QosBudgetAway away;
-    gboolean lease, missing, ack; /* what is broken */
-    guint quiet;                  /* mounts that want nothing before all is calm; bits by node */
-    QosTime shared[2 + MOUNTS];   /* when a mount had more than its floor; by node */
-    QosTime used;                 /* when half of R was in force */
+    gboolean lease, missing, ack, served; /* what is broken */
+    guint quiet;                /* mounts that want nothing before all is calm; bits by node */
+    QosTime shared[2 + MOUNTS]; /* when a mount had more than its floor; by node */
+    QosTime used;               /* when half of R was in force */
+    double sum[2 + MOUNTS];     /* amounts that were served; by node */
+    double before_window;       /* the sum of these at its begin; < 0: it has not begun */
+    QosTime window;             /* its begin */
 } World;
 
 typedef struct {
@@ -38,6 +53,8 @@ typedef struct {
     QosTime retry;    /* then it is sent again */
     QosTime change;   /* of the demand */
     guint64 demand;
+    double served; /* an amount, in this incarnation, */
+    QosTime at;    /* until then */
 } State;
 
 typedef enum { REPORT, GRANT } MessageType;
@@ -65,7 +82,7 @@ static gboolean is_mount(const QosNode *node)
 static QosBudgetConfig config_of(const World *world, guint registered)
 {
     return (QosBudgetConfig){.limit = R,
-                             .share = QOS_BUDGET_HARD,
+                             .share = world->share,
                              .away = world->away,
                              .floor = FLOOR,
                              .epoch = E,
@@ -193,6 +210,23 @@ static void wake_combiner(QosNode *node)
 
 /* --- mounts --- */
 
+/* What waits is served at the rate in force, which changes by itself when the lease ends. */
+static void serve(QosNode *node)
+{
+    State *state = node->state;
+    World *world = node->cluster->arg;
+    const QosTime now = qos_node_now(node), end = state->mount.until;
+
+    while (state->at < now) {
+        const QosTime to = state->at < end && end < now ? end : now;
+        const guint64 rate = MIN(qos_budget_mount_rate(&state->mount, state->at), state->demand);
+        const double amount = (double)rate * (double)(to - state->at) / QOS_SECOND;
+        state->served += amount;
+        world->sum[node->number] += amount;
+        state->at = to;
+    }
+}
+
 static void wake_mount(QosNode *node)
 {
     State *state = node->state;
@@ -201,6 +235,7 @@ static void wake_mount(QosNode *node)
     const QosTime now = qos_node_now(node);
     QosBudgetReport report = {0};
 
+    serve(node);
     if (now >= state->change) {
         state->demand =
             qos_cluster_chance(cluster, 250) ? 0 : qos_cluster_random(cluster, 1000) * (R / 1000);
@@ -215,7 +250,8 @@ static void wake_mount(QosNode *node)
     state->is_used = TRUE;
     if (state->is_open && state->demand > 0 && now < state->retry)
         return;
-    qos_budget_mount_report(&state->mount, state->demand, 0, now, &report);
+    qos_budget_mount_report(&state->mount, state->demand,
+                            (guint64)(state->served / (world->served ? 2 : 1)), now, &report);
     state->is_open = state->demand > 0;
     state->retry = now + (is_root(node->parent) ? RETRY : 2 * RETRY);
     send_report(node, &report);
@@ -226,6 +262,7 @@ static void hear_grant(QosNode *node, QosBudgetGrant *grant)
     State *state = node->state;
     const World *world = node->cluster->arg;
 
+    serve(node);
     if (world->lease)
         grant->lease *= 2;
     if (!qos_budget_mount_grant(&state->mount, grant, qos_node_now(node)))
@@ -255,6 +292,7 @@ static void start(QosNode *node)
     State *state = g_new0(State, 1);
 
     node->state = state;
+    state->at = qos_node_now(node);
     if (is_mount(node))
         qos_budget_mount_init(&state->mount, &config, 1, FLOOR_EACH, node->incarnation);
     else
@@ -321,21 +359,72 @@ static guint64 in_force(const QosNode *node)
     return state != NULL ? qos_budget_mount_rate(&state->mount, qos_node_now(node)) : 0;
 }
 
-static void check(QosCluster *cluster, QosNode *node G_GNUC_UNUSED)
+/* FAIR: of a coordinator. */
+static void check_debt(QosNode *node)
+{
+    const State *state = node->state;
+    double debt;
+
+    if (state == NULL)
+        return;
+    debt = qos_budget_state(state->budget, qos_node_now(node)).debt / (double)R;
+    if (debt > DEBT_MOST || debt < -CREDIT_MOST)
+        qos_cluster_fail(node->cluster, "the debt is %.3f s of R", debt);
+}
+
+static double served_by_all(QosCluster *cluster)
+{
+    const World *world = cluster->arg;
+    double sum = 0;
+
+    for (guint i = 2; i < cluster->nodes->len; i++) {
+        QosNode *node = cluster->nodes->pdata[i];
+        if (node->state != NULL)
+            serve(node);
+        sum += world->sum[i];
+    }
+    return sum;
+}
+
+static void check(QosCluster *cluster, QosNode *node)
 {
     World *world = cluster->arg;
     guint64 sum = 0;
 
+    if (world->share == QOS_BUDGET_FAIR && is_root(node))
+        check_debt(node);
+    if (world->before_window < 0 && cluster->now >= WINDOW_BEGINS) {
+        world->before_window = served_by_all(cluster);
+        world->window = cluster->now;
+    }
     for (guint i = 2; i < cluster->nodes->len; i++) {
         const guint64 rate = in_force(cluster->nodes->pdata[i]);
-        sum += rate;
+        sum += MIN(rate, 2 * R);
         if (rate > FLOOR_EACH)
             world->shared[i] = cluster->now;
     }
     if (sum >= LEAST_USED)
         world->used = cluster->now;
-    if (sum > R && qos_faults_keep_time(&cluster->faults))
+    if (world->share == QOS_BUDGET_HARD && sum > R && qos_faults_keep_time(&cluster->faults))
         qos_cluster_fail(cluster, "the rates in force are %.6f of R", (double)sum / R);
+}
+
+/* FAIR: R is served; mounts whose server is dead have their floors beside it. */
+static void check_window(QosCluster *cluster, guint living)
+{
+    const World *world = cluster->arg;
+    const double seconds = (double)(cluster->now - world->window) / QOS_SECOND;
+    const double served = (served_by_all(cluster) - world->before_window) / seconds / (double)R;
+    const gboolean is_server_dead = node_at(cluster->nodes->pdata[0], 1)->is_dead;
+    const double floors = is_server_dead ? (double)(BEHIND * FLOOR_EACH) / (double)R : 0;
+
+    if (world->share != QOS_BUDGET_FAIR || living == 0 || !qos_faults_keep_time(&cluster->faults))
+        return;
+    qos_cluster_trace(cluster, NULL, "%.3f of R was served in the last %.1f s", served, seconds);
+    if (served < LEAST_SERVED)
+        qos_cluster_fail(cluster, "%.3f of R is served when all has settled", served);
+    if (served > MOST_SERVED + floors && !(is_server_dead && world->away == QOS_BUDGET_AWAY_OPEN))
+        qos_cluster_fail(cluster, "%.3f of R is served when all has settled", served);
 }
 
 /* All that live, and whose servers do, have their shares again: of what they all want. Where
@@ -355,6 +444,7 @@ static void settled(QosCluster *cluster)
     }
     if (living > 0 && world->used < cluster->now - LEASE)
         qos_cluster_fail(cluster, "%u mounts have less than half of R", living);
+    check_window(cluster, living);
 }
 
 /* --- the trial --- */
@@ -367,11 +457,18 @@ static void build(QosCluster *cluster, const char *broken)
 
     cluster->arg = world;
     *world = (World){
+        .share = qos_cluster_chance(cluster, 400) ? QOS_BUDGET_FAIR : QOS_BUDGET_HARD,
         .away = qos_cluster_chance(cluster, 500) ? QOS_BUDGET_AWAY_FLOOR : QOS_BUDGET_AWAY_STOP,
+        .before_window = -1,
         .lease = g_strcmp0(broken, "lease") == 0,
         .missing = g_strcmp0(broken, "missing") == 0,
         .ack = g_strcmp0(broken, "ack") == 0,
+        .served = g_strcmp0(broken, "served") == 0,
     };
+    if (world->share == QOS_BUDGET_FAIR && qos_cluster_chance(cluster, 300))
+        world->away = QOS_BUDGET_AWAY_OPEN;
+    if (qos_cluster_chance(cluster, 500))
+        cluster->victim = combiner;
     for (guint i = 2; i < 2 + MOUNTS; i++)
         world->quiet |= (guint)qos_cluster_chance(cluster, 300) << i;
     for (guint i = 0; i < MOUNTS; i++)
@@ -383,13 +480,14 @@ static void clear(QosCluster *cluster)
     g_free(cluster->arg);
 }
 
-static const char *const rules[] = {"lease", "missing", "ack", NULL};
+static const char *const rules[] = {"lease", "missing", "ack", "served", NULL};
 
 const QosTrial qos_trial_budget = {
     .name = "budget",
-    .promise = "with share=hard the rates in force are at most R, at every instant",
+    .promise = "with share=hard the rates in force are at most R, at every instant; with "
+               "share=fair R is served again when the faults have ended",
     .rules = rules,
-    .settles = 5 * QOS_SECOND,
+    .settles = SETTLES,
     .build = build,
     .clear = clear,
     .check = check,
