@@ -3,7 +3,7 @@
  *
  * What is handed over is a change with a name: "client 17", "store", "tunable limit". A later
  * change of the same name replaces one that waits. So a full disk makes the saved state older, but
- * never the queue longer than there are clients and tunables.
+ * never the queue longer than there are clients, tunables and jobs.
  */
 #include <errno.h>
 #include <sys/random.h>
@@ -30,9 +30,12 @@ static const QosDbSchema schema = {
 
 typedef struct {
     const char *sql;
-    QosOwnerId client; /* the first parameter, unless 0 */
-    char *texts[2];    /* the next ones, as many as there are */
-    gboolean is_save;  /* of a client: to be told */
+    QosOwnerId client;   /* the first parameter, unless 0 */
+    char *texts[2];      /* the next ones, as many as there are */
+    gint64 numbers[3];   /* the last ones, */
+    guint numbers_count; /* so many */
+    gboolean is_of_list; /* of clients that may have credits */
+    gboolean is_save;    /* to it: to be told */
 } Change;
 
 struct QosServerDb {
@@ -52,6 +55,11 @@ struct QosServerDb {
     char *trouble;         /* NULL: none */
     gboolean is_trouble_new;
     GSource *notice; /* that something is to be told; NULL: nothing */
+    guint64 handed;  /* changes, in all */
+    guint64 durable; /* of these, the first so many */
+    gboolean is_durable_new;
+    void (*watcher)(guint64 number, gpointer arg); /* the main context's */
+    gpointer watcher_arg;
 };
 
 static void change_free(Change *change)
@@ -89,6 +97,8 @@ static gboolean tell(gpointer data)
     db->is_trouble_new = FALSE;
     g_clear_pointer(&db->notice, g_source_unref);
     QosServerDbSave *save = db->save && db->save->is_ended ? g_steal_pointer(&db->save) : NULL;
+    guint64 durable = db->is_durable_new ? db->durable : 0;
+    db->is_durable_new = FALSE;
     qos_mutex_unlock(&db->lock);
     if (save)
         save->done(save->error, save->arg);
@@ -97,6 +107,8 @@ static gboolean tell(gpointer data)
         db->calls.trouble(trouble, db->calls.arg);
     for (guint i = 0; i < saved->len; i++)
         db->calls.saved(g_array_index(saved, QosOwnerId, i), db->calls.arg);
+    if (durable > 0 && db->watcher)
+        db->watcher(durable, db->watcher_arg);
     return G_SOURCE_REMOVE;
 }
 
@@ -126,6 +138,8 @@ static gboolean write_change(QosServerDb *db, const Change *change, GError **err
         if (change->texts[i])
             sqlite3_bind_text(statement, ++place, change->texts[i], -1, SQLITE_STATIC);
     }
+    for (guint i = 0; i < change->numbers_count; i++)
+        sqlite3_bind_int64(statement, ++place, change->numbers[i]);
     return sqlite3_step(statement) == SQLITE_DONE ||
            qos_db_fail(db->sqlite, db->path, "write to it", error);
 }
@@ -181,7 +195,7 @@ static void note_result_locked(QosServerDb *db, GHashTable *changes, const GErro
         if (change->is_save)
             g_array_append_val(db->saved, change->client);
     }
-    if (db->is_trouble_new || db->saved->len > 0)
+    if (db->is_trouble_new || db->is_durable_new || db->saved->len > 0)
         notify_locked(db);
 }
 
@@ -190,11 +204,16 @@ static gboolean write_pending_locked(QosServerDb *db, GError **error)
 {
     g_autoptr(GHashTable) changes = g_steal_pointer(&db->pending);
     g_autoptr(GError) reason = NULL;
+    guint64 handed = db->handed;
 
     db->pending = changes_new();
     qos_mutex_unlock(&db->lock);
     gboolean good = write_all(db, changes, &reason);
     qos_mutex_lock(&db->lock);
+    if (good) {
+        db->durable = handed;
+        db->is_durable_new = TRUE;
+    }
     note_result_locked(db, changes, reason);
     if (reason)
         g_propagate_error(error, g_steal_pointer(&reason));
@@ -376,6 +395,8 @@ QosServerDb *qos_server_db_open(const char *path, const QosServerDbCalls *calls,
     db->record.tunables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     db->record.rules = qos_server_db_rules_new();
     db->record.log = g_ptr_array_new_with_free_func((GDestroyNotify)qos_server_db_log_entry_free);
+    db->record.budget_clients = g_ptr_array_new_with_free_func(qos_server_db_budget_client_free);
+    db->record.jobs = g_ptr_array_new_with_free_func(qos_server_db_job_free);
     db->pending = changes_new();
     db->saved = g_array_new(FALSE, FALSE, sizeof(QosOwnerId));
     qos_mutex_init(&db->lock, QOS_MUTEX_SERVER_DB);
@@ -404,6 +425,8 @@ void qos_server_db_close(QosServerDb *db)
     g_hash_table_unref(db->record.tunables);
     qos_server_db_rules_clear(&db->record.rules);
     g_ptr_array_unref(db->record.log);
+    g_ptr_array_unref(db->record.budget_clients);
+    g_ptr_array_unref(db->record.jobs);
     qos_server_db_save_free(db->save);
     g_free(db->record.store);
     g_main_context_unref(db->context);
@@ -419,21 +442,24 @@ const QosServerRecord *qos_server_db_record(const QosServerDb *db)
 
 /* --- changes --- */
 
-/* Takes `name`, and copies the texts. */
-static void hand_over(QosServerDb *db, char *name, Change change)
+/* Takes `name`, and copies the texts. Returns the change's number. */
+static guint64 hand_over(QosServerDb *db, char *name, Change change)
 {
     Change *copy = g_memdup2(&change, sizeof(change));
+    guint64 number;
 
     for (guint i = 0; i < G_N_ELEMENTS(copy->texts); i++)
         copy->texts[i] = g_strdup(change.texts[i]);
     qos_mutex_lock(&db->lock);
-    for (guint i = db->saved->len; change.client && i-- > 0;) {
+    for (guint i = db->saved->len; change.is_of_list && i-- > 0;) {
         if (g_array_index(db->saved, QosOwnerId, i) == change.client)
             g_array_remove_index_fast(db->saved, i); /* that was before */
     }
     g_hash_table_replace(db->pending, name, copy);
+    number = ++db->handed;
     qos_service_thread_wake_locked(&db->thread);
     qos_mutex_unlock(&db->lock);
+    return number;
 }
 
 static char *client_name(QosOwnerId id)
@@ -448,13 +474,14 @@ void qos_server_db_save_client(QosServerDb *db, QosOwnerId id, const char *princ
               (Change){.sql = "INSERT OR REPLACE INTO client VALUES (?, ?, ?)",
                        .client = id,
                        .texts = {(char *)principal, (char *)name},
+                       .is_of_list = TRUE,
                        .is_save = TRUE});
 }
 
 void qos_server_db_forget_client(QosServerDb *db, QosOwnerId id)
 {
     hand_over(db, client_name(id),
-              (Change){.sql = "DELETE FROM client WHERE id = ?", .client = id});
+              (Change){.sql = "DELETE FROM client WHERE id = ?", .client = id, .is_of_list = TRUE});
 }
 
 void qos_server_db_save_store(QosServerDb *db, const char *store)
@@ -485,6 +512,54 @@ void qos_server_db_save_tunable(QosServerDb *db, const char *name, const char *v
               (Change){.sql = value ? "INSERT OR REPLACE INTO tunable VALUES (?, ?)"
                                     : "DELETE FROM tunable WHERE name = ?",
                        .texts = {(char *)name, (char *)value}});
+}
+
+/* --- mounts with floors, and jobs --- */
+
+static char *budget_client_name(QosOwnerId id)
+{
+    return g_strdup_printf("budget client %" G_GINT64_MODIFIER "x", id);
+}
+
+guint64 qos_server_db_save_budget_client(QosServerDb *db, QosOwnerId id, const char *name,
+                                         guint parts)
+{
+    return hand_over(db, budget_client_name(id),
+                     (Change){.sql = "INSERT OR REPLACE INTO budget_client VALUES (?, ?, ?)",
+                              .client = id,
+                              .texts = {(char *)name},
+                              .numbers = {parts},
+                              .numbers_count = 1});
+}
+
+guint64 qos_server_db_forget_budget_client(QosServerDb *db, QosOwnerId id)
+{
+    return hand_over(db, budget_client_name(id),
+                     (Change){.sql = "DELETE FROM budget_client WHERE id = ?", .client = id});
+}
+
+guint64 qos_server_db_save_job(QosServerDb *db, const char *id, guint nodes, guint weight,
+                               QosTime expires)
+{
+    return hand_over(db, g_strconcat("job ", id, NULL),
+                     (Change){.sql = "INSERT OR REPLACE INTO cluster_job VALUES (?, ?, ?, ?)",
+                              .texts = {(char *)id},
+                              .numbers = {nodes, weight, expires},
+                              .numbers_count = 3});
+}
+
+guint64 qos_server_db_forget_job(QosServerDb *db, const char *id)
+{
+    return hand_over(
+        db, g_strconcat("job ", id, NULL),
+        (Change){.sql = "DELETE FROM cluster_job WHERE id = ?", .texts = {(char *)id}});
+}
+
+void qos_server_db_watch(QosServerDb *db, void (*durable)(guint64 number, gpointer arg),
+                         gpointer arg)
+{
+    db->watcher = durable;
+    db->watcher_arg = arg;
 }
 
 /* --- rules of the cluster --- */

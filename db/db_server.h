@@ -20,7 +20,9 @@
 
 #define QOS_SERVER_LEASE_MAX (3600 * QOS_SECOND)
 /* Entries of the log of rules; beyond that the oldest go. */
-#define QOS_SERVER_DB_LOG_MAX 1000
+#define QOS_SERVER_DB_LOG_MAX   1000
+#define QOS_SERVER_DB_PARTS_MAX (1 << 24)
+#define QOS_SERVER_DB_JOB_MAX   1000000
 
 typedef struct QosServerDb QosServerDb;
 
@@ -51,6 +53,20 @@ typedef struct {
     char *result; /* in words */
 } QosServerDbLogEntry;
 
+/* A mount that may use one of `parts` parts of the floors of rules. */
+typedef struct {
+    QosOwnerId id;
+    char *name;
+    guint parts; /* 1 to QOS_SERVER_DB_PARTS_MAX */
+} QosServerDbBudgetClient;
+
+/* The size of a job, as a batch system told it. */
+typedef struct {
+    char *id;
+    guint nodes, weight; /* 1 to QOS_SERVER_DB_JOB_MAX */
+    QosTime expires;     /* wall time, > 0 */
+} QosServerDbJob;
+
 /* As it was when the database was opened. */
 typedef struct {
     QosOwnerId id;
@@ -63,6 +79,8 @@ typedef struct {
     GHashTable *tunables; /* name -> text */
     QosServerDbRules rules;
     GPtrArray *log; /* of QosServerDbLogEntry, the oldest first; QOS_SERVER_DB_LOG_MAX at most */
+    GPtrArray *budget_clients; /* of QosServerDbBudgetClient */
+    GPtrArray *jobs;           /* of QosServerDbJob */
 } QosServerRecord;
 
 typedef struct {
@@ -91,6 +109,18 @@ void qos_server_db_save_claimable(QosServerDb *db, gint64 bytes);
 void qos_server_db_save_store(QosServerDb *db, const char *store);
 /* NULL: it is not set any more. */
 void qos_server_db_save_tunable(QosServerDb *db, const char *name, const char *value);
+
+/* Each returns the number of the change, which grows; qos_server_db_watch() tells when it is
+ * durable. A change that replaces one of the same mount or job makes both so. */
+guint64 qos_server_db_save_budget_client(QosServerDb *db, QosOwnerId id, const char *name,
+                                         guint parts);
+guint64 qos_server_db_forget_budget_client(QosServerDb *db, QosOwnerId id);
+guint64 qos_server_db_save_job(QosServerDb *db, const char *id, guint nodes, guint weight,
+                               QosTime expires);
+guint64 qos_server_db_forget_job(QosServerDb *db, const char *id);
+/* `durable` is called when all changes up to that number are. One watcher; NULL: none. */
+void qos_server_db_watch(QosServerDb *db, void (*durable)(guint64 number, gpointer arg),
+                         gpointer arg);
 
 QosServerDbRules qos_server_db_rules_new(void);
 /* Copies the command. */

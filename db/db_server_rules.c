@@ -1,5 +1,6 @@
 /*
- * A server's rules of the cluster and their log as rows (db/server.sql).
+ * A server's rules of the cluster and their log as rows (db/server.sql); and reading, once, what
+ * else it knows of the cluster.
  *
  * Each save writes the whole list anew. So a save that failed, whatever became of it, is made good
  * by the next one, and no row depends on what another save wrote. A list of 10,000 rules takes
@@ -53,6 +54,18 @@ void qos_server_db_log_entry_free(QosServerDbLogEntry *entry)
     g_free(entry->command);
     g_free(entry->result);
     g_free(entry);
+}
+
+void qos_server_db_budget_client_free(gpointer data)
+{
+    g_free(((QosServerDbBudgetClient *)data)->name);
+    g_free(data);
+}
+
+void qos_server_db_job_free(gpointer data)
+{
+    g_free(((QosServerDbJob *)data)->id);
+    g_free(data);
 }
 
 void qos_server_db_save_free(QosServerDbSave *save)
@@ -228,6 +241,39 @@ static gboolean take_entry(QosServerRecord *record, sqlite3_stmt *row)
     return TRUE;
 }
 
+static gboolean take_budget_client(QosServerRecord *record, sqlite3_stmt *row)
+{
+    gint64 parts = sqlite3_column_int64(row, 2);
+    QosServerDbBudgetClient *client;
+
+    if (parts < 1 || parts > QOS_SERVER_DB_PARTS_MAX)
+        return FALSE;
+    client = g_new(QosServerDbBudgetClient, 1);
+    *client = (QosServerDbBudgetClient){.id = (QosOwnerId)sqlite3_column_int64(row, 0),
+                                        .name = g_strdup(text(row, 1)),
+                                        .parts = (guint)parts};
+    g_ptr_array_add(record->budget_clients, client);
+    return TRUE;
+}
+
+static gboolean take_job(QosServerRecord *record, sqlite3_stmt *row)
+{
+    gint64 nodes = sqlite3_column_int64(row, 1), weight = sqlite3_column_int64(row, 2);
+    QosTime expires = sqlite3_column_int64(row, 3);
+    QosServerDbJob *job;
+
+    if (*text(row, 0) == '\0' || nodes < 1 || nodes > QOS_SERVER_DB_JOB_MAX || weight < 1 ||
+        weight > QOS_SERVER_DB_JOB_MAX || expires <= 0)
+        return FALSE;
+    job = g_new(QosServerDbJob, 1);
+    *job = (QosServerDbJob){.id = g_strdup(text(row, 0)),
+                            .nodes = (guint)nodes,
+                            .weight = (guint)weight,
+                            .expires = expires};
+    g_ptr_array_add(record->jobs, job);
+    return TRUE;
+}
+
 gboolean qos_server_db_read_rules(sqlite3 *sqlite, const QosDbSchema *schema, const char *path,
                                   QosServerRecord *record, GError **error)
 {
@@ -240,5 +286,9 @@ gboolean qos_server_db_read_rules(sqlite3 *sqlite, const QosDbSchema *schema, co
                      "SELECT time, principal, command, error, result FROM (SELECT * FROM "
                      "cluster_log ORDER BY number DESC LIMIT " G_STRINGIFY(
                          QOS_SERVER_DB_LOG_MAX) ") ORDER BY number",
-                     "its log of rules cannot be", take_entry, record, error);
+                     "its log of rules cannot be", take_entry, record, error) &&
+           read_rows(sqlite, schema, path, "SELECT id, name, parts FROM budget_client",
+                     "a mount's part of floors cannot be", take_budget_client, record, error) &&
+           read_rows(sqlite, schema, path, "SELECT id, nodes, weight, expires FROM cluster_job",
+                     "the size of a job cannot be", take_job, record, error);
 }

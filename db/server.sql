@@ -51,3 +51,18 @@ CREATE TABLE cluster_log (
 
 -- Of the list of rules: grows with each change.
 ALTER TABLE server ADD COLUMN rules_version INTEGER NOT NULL DEFAULT 0;
+
+-- Mounts that may use a part of the floors of rules, or could before they were cut off.
+CREATE TABLE budget_client (
+    id    INTEGER PRIMARY KEY,         -- as in client
+    name  TEXT NOT NULL,               -- for people
+    parts INTEGER NOT NULL             -- the mount may use one of so many parts of each floor
+) STRICT;
+
+-- The size of jobs, as a batch system told it.
+CREATE TABLE cluster_job (
+    id      TEXT PRIMARY KEY,
+    nodes   INTEGER NOT NULL,
+    weight  INTEGER NOT NULL,
+    expires INTEGER NOT NULL           -- wall time in ns
+) STRICT, WITHOUT ROWID;

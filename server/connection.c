@@ -9,9 +9,12 @@
 #include "base/units.h"
 #include "net/input.h"
 
-#define READ_SIZE 65536 /* bytes in one turn */
-#define SLICE     256   /* messages in one turn */
-#define COMPACT   65536 /* bytes sent before what is left is moved to the front */
+#define READ_SIZE   65536      /* bytes in one turn */
+#define SLICE       256        /* messages in one turn */
+#define CHUNK       65536      /* bytes that are begun at a time, and whole frames */
+#define COMPACT     (1u << 20) /* bytes taken before what is left is moved to the front */
+#define REPORT_SIZE 256        /* bytes of reports that count as a message */
+#define HEAD        4          /* bytes of a frame's length */
 
 typedef enum {
     SECURING,
@@ -40,10 +43,15 @@ struct QosConnection {
     QosWireReader reader;
     const guint8 *payload; /* of the CREDITS that are being worked on, the reader's */
     gsize payload_length;
-    GByteArray *out;
-    gsize sent;      /* of `out` */
-    gsize batch;     /* the frame of `out` that takes messages, see qos_wire_put_credits() */
-    gboolean is_due; /* has_output() has been called */
+    GByteArray *out;     /* what is being written: whole frames */
+    gsize sent;          /* of `out` */
+    GByteArray *urgent;  /* frames that wait for that, */
+    GByteArray *credits; /* then these, */
+    gsize taken;         /* of `credits`: moved to `out` */
+    gsize batch;         /* the frame of `credits` that takes messages, qos_wire_put_credits() */
+    GBytes *bulk;        /* and then these; NULL: none */
+    gsize bulk_taken;    /* of `bulk` */
+    gboolean is_due;     /* has_output() has been called */
 
     GSource *readable; /* NULL while there is work, or nothing is to be read */
     GSource *work;     /* what was read is more than one turn's */
@@ -105,6 +113,9 @@ static void connection_clear(gpointer data)
 
     qos_wire_reader_clear(&connection->reader);
     g_byte_array_unref(connection->out);
+    g_byte_array_unref(connection->urgent);
+    g_byte_array_unref(connection->credits);
+    g_clear_pointer(&connection->bulk, g_bytes_unref);
     g_clear_object(&connection->stream);
     g_object_unref(connection->socket);
     g_object_unref(connection->cancellable);
@@ -166,13 +177,84 @@ static gboolean be_writable(GObject *stream G_GNUC_UNUSED, gpointer data)
     return G_SOURCE_REMOVE;
 }
 
-/* The bytes before `sent` go, when that is cheap. */
-static void compact(QosConnection *connection)
+/* The length of the frame at `at`, with its head. */
+static gsize frame_length(const guint8 *bytes, gsize at)
 {
-    if (connection->sent < connection->out->len && connection->sent < COMPACT)
+    guint32 length;
+
+    memcpy(&length, bytes + at, sizeof(length));
+    return HEAD + GUINT32_FROM_LE(length);
+}
+
+/* Begins with a chunk of the credits that wait. */
+static void begin_credits(QosConnection *connection)
+{
+    GByteArray *credits = connection->credits;
+    gsize end = connection->taken;
+
+    if (connection->taken == credits->len)
         return;
-    g_byte_array_remove_range(connection->out, 0, (guint)connection->sent);
+    connection->batch = QOS_WIRE_NO_BATCH;
+    if (connection->out->len == 0 && connection->taken == 0 && credits->len <= CHUNK) {
+        connection->credits = connection->out;
+        connection->out = credits;
+        return;
+    }
+    while (end < credits->len && end - connection->taken < CHUNK)
+        end += frame_length(credits->data, end);
+    g_byte_array_append(connection->out, credits->data + connection->taken,
+                        (guint)(end - connection->taken));
+    connection->taken = end;
+    if (end == credits->len || end >= COMPACT) {
+        g_byte_array_remove_range(credits, 0, (guint)end);
+        connection->taken = 0;
+    }
+}
+
+/* Begins with a page of the bulk. */
+static void begin_bulk(QosConnection *connection)
+{
+    gsize length;
+    const guint8 *bytes = g_bytes_get_data(connection->bulk, &length);
+    gsize page = frame_length(bytes, connection->bulk_taken);
+
+    g_byte_array_append(connection->out, bytes + connection->bulk_taken, (guint)page);
+    connection->bulk_taken += page;
+    if (connection->bulk_taken == length)
+        g_clear_pointer(&connection->bulk, g_bytes_unref);
+}
+
+/* Chooses what is written next, when all that was begun is. FALSE: nothing is left. */
+static gboolean begin_output(QosConnection *connection)
+{
+    g_byte_array_set_size(connection->out, 0);
     connection->sent = 0;
+    if (connection->urgent->len > 0) {
+        GByteArray *urgent = connection->urgent;
+        connection->urgent = connection->out;
+        connection->out = urgent;
+    }
+    if (connection->out->len < CHUNK)
+        begin_credits(connection);
+    if (connection->out->len == 0 && connection->bulk != NULL)
+        begin_bulk(connection);
+    return connection->out->len > 0;
+}
+
+/* Writes until nothing is left, or the peer is slow. */
+static void write_output(QosConnection *connection, GError **error)
+{
+    GError *reason = NULL;
+
+    while (reason == NULL &&
+           (connection->sent < connection->out->len || begin_output(connection))) {
+        gssize written = g_pollable_output_stream_write_nonblocking(
+            connection->output, connection->out->data + connection->sent,
+            connection->out->len - connection->sent, NULL, &reason);
+        connection->sent += (gsize)MAX(written, 0);
+    }
+    if (reason != NULL)
+        g_propagate_error(error, reason);
 }
 
 void qos_connection_flush(QosConnection *connection)
@@ -182,14 +264,7 @@ void qos_connection_flush(QosConnection *connection)
     connection->is_due = FALSE;
     if (connection->state < GREETING || connection->state == CLOSED || connection->writable != NULL)
         return;
-    while (connection->sent < connection->out->len && error == NULL) {
-        gssize written = g_pollable_output_stream_write_nonblocking(
-            connection->output, connection->out->data + connection->sent,
-            connection->out->len - connection->sent, NULL, &error);
-        connection->sent += (gsize)MAX(written, 0);
-    }
-    connection->batch = QOS_WIRE_NO_BATCH;
-    compact(connection);
+    write_output(connection, &error);
     if (error == NULL) {
         /* Closes only the sending side. If the peer is still sending, a full close would cause a
          * reset, which could overtake the reason that the peer was sent. */
@@ -207,7 +282,10 @@ void qos_connection_flush(QosConnection *connection)
 /* Something was appended: announces it, unless the peer has left too much unread. */
 static void bound_output(QosConnection *connection)
 {
-    if (connection->out->len - connection->sent > QOS_CONNECTION_QUEUE_MAX)
+    gsize waiting = connection->out->len - connection->sent + connection->urgent->len +
+                    connection->credits->len - connection->taken;
+
+    if (waiting > QOS_CONNECTION_QUEUE_MAX)
         qos_connection_close(connection, QOS_WIRE_FULL, "it does not read what it is sent");
     else
         announce_output(connection);
@@ -217,11 +295,32 @@ void qos_connection_send(QosConnection *connection, const QosCreditMessage *mess
 {
     if (connection->state != OPEN)
         return;
-    if (!qos_wire_put_credits(connection->out, &connection->batch, message)) {
+    if (connection->batch != QOS_WIRE_NO_BATCH &&
+        connection->credits->len - connection->batch >= CHUNK)
+        connection->batch = QOS_WIRE_NO_BATCH; /* a frame is not interrupted */
+    if (!qos_wire_put_credits(connection->credits, &connection->batch, message)) {
         qos_connection_close(connection, QOS_WIRE_BROKEN_PROTOCOL, "no frame holds its answer");
         return;
     }
     bound_output(connection);
+}
+
+void qos_connection_send_urgent(QosConnection *connection, const guint8 *frames, gsize length)
+{
+    if (connection->state != OPEN || length == 0)
+        return;
+    g_byte_array_append(connection->urgent, frames, (guint)length);
+    bound_output(connection);
+}
+
+void qos_connection_send_bulk(QosConnection *connection, GBytes *frames)
+{
+    if (connection->state != OPEN || g_bytes_get_size(frames) == 0)
+        return;
+    g_clear_pointer(&connection->bulk, g_bytes_unref);
+    connection->bulk = g_bytes_ref(frames);
+    connection->bulk_taken = 0;
+    announce_output(connection);
 }
 
 void qos_connection_refuse(QosConnection *connection, QosWireRefusal code, const char *reason)
@@ -235,7 +334,8 @@ void qos_connection_refuse(QosConnection *connection, QosWireRefusal code, const
     source_clear(&connection->work);
     connection->payload_length = 0;
     connection->state = REFUSED;
-    qos_wire_put_refused(connection->out, code, reason);
+    g_clear_pointer(&connection->bulk, g_bytes_unref);
+    qos_wire_put_refused(connection->credits, code, reason);
     connection->batch = QOS_WIRE_NO_BATCH;
     start_deadline(connection);
     go_on(connection);
@@ -273,8 +373,9 @@ static void take_hello(QosConnection *connection, const guint8 *payload, gsize l
     connection->state = OPEN;
     connection->reader.limit = QOS_WIRE_FRAME_MAX;
     source_clear(&connection->deadline);
-    qos_wire_put_welcome(connection->out, &welcome);
+    qos_wire_put_welcome(connection->credits, &welcome);
     announce_output(connection);
+    connection->user.opened(connection, connection->user.arg);
 }
 
 /* The next message of the payload at hand; or what is wrong with it, and then there is none. */
@@ -317,7 +418,7 @@ static void take_wait(QosConnection *connection, const guint8 *payload, gsize le
         return;
     }
     if (connection->user.waits(connection, &wait, connection->user.arg)) {
-        qos_wire_put_deadlock(connection->out, wait.id);
+        qos_wire_put_deadlock(connection->credits, wait.id);
         connection->batch = QOS_WIRE_NO_BATCH;
         bound_output(connection);
     }
@@ -325,7 +426,7 @@ static void take_wait(QosConnection *connection, const guint8 *payload, gsize le
 }
 
 /* Why a frame of that type cannot come now. */
-static const char *misplaced(QosWireType type, gboolean is_open)
+static const char *misplaced(QosWireType type)
 {
     switch (type) {
     case QOS_WIRE_HELLO:
@@ -335,14 +436,13 @@ static const char *misplaced(QosWireType type, gboolean is_open)
     case QOS_WIRE_WAIT:
         return "WAIT before HELLO";
     case QOS_WIRE_BUDGET_REPORT:
-        return is_open ? "BUDGET_REPORT, without a rule of the cluster"
-                       : "BUDGET_REPORT before HELLO";
+        return "BUDGET_REPORT before HELLO";
     case QOS_WIRE_RULES_SEEN:
-        return is_open ? "RULES_SEEN, without a rule of the cluster" : "RULES_SEEN before HELLO";
+        return "RULES_SEEN before HELLO";
     case QOS_WIRE_EPOCH:
-        return is_open ? "EPOCH, which this server does not take" : "EPOCH before HELLO";
+        return "EPOCH before HELLO";
     case QOS_WIRE_ADMIN:
-        return is_open ? "ADMIN, which this server does not take" : "ADMIN before HELLO";
+        return "ADMIN before HELLO";
     case QOS_WIRE_WELCOME:
     case QOS_WIRE_REFUSED:
     case QOS_WIRE_DEADLOCK:
@@ -355,8 +455,27 @@ static const char *misplaced(QosWireType type, gboolean is_open)
     return "a frame that only servers send";
 }
 
-/* FALSE: there is none that is whole. */
-static gboolean take_frame(QosConnection *connection)
+static gboolean is_of_cluster(QosWireType type)
+{
+    return type == QOS_WIRE_RULES_SEEN || type == QOS_WIRE_BUDGET_REPORT ||
+           type == QOS_WIRE_ADMIN || type == QOS_WIRE_EPOCH;
+}
+
+/* Returns what the frame costs of a turn. A question of an administrator may need a long answer, so
+ * it ends the turn; reports cost by their length. */
+static guint take_cluster_frame(QosConnection *connection, QosWireType type, const guint8 *payload,
+                                gsize length)
+{
+    const char *fault =
+        connection->user.frame(connection, type, payload, length, connection->user.arg);
+
+    if (fault != NULL)
+        be_broken(connection, fault);
+    return type == QOS_WIRE_ADMIN ? SLICE : 1 + (guint)(length / REPORT_SIZE);
+}
+
+/* Returns what it costs of a turn; 0: there is none that is whole. */
+static guint take_frame(QosConnection *connection)
 {
     gboolean is_open = connection->state == OPEN;
     const guint8 *payload;
@@ -365,19 +484,25 @@ static gboolean take_frame(QosConnection *connection)
     gsize length;
 
     verdict = qos_wire_reader_next(&connection->reader, &type, &payload, &length);
+    if (verdict == QOS_WIRE_MORE)
+        return 0;
     if (verdict == QOS_WIRE_BROKEN) {
         be_broken(connection, "no frame");
-    } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_HELLO && !is_open) {
+        return 0;
+    }
+    if (is_open && is_of_cluster(type))
+        return take_cluster_frame(connection, type, payload, length);
+    if (type == QOS_WIRE_HELLO && !is_open) {
         take_hello(connection, payload, length);
-    } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_CREDITS && is_open) {
+    } else if (type == QOS_WIRE_CREDITS && is_open) {
         connection->payload = payload;
         connection->payload_length = length;
-    } else if (verdict == QOS_WIRE_FRAME && type == QOS_WIRE_WAIT && is_open) {
+    } else if (type == QOS_WIRE_WAIT && is_open) {
         take_wait(connection, payload, length);
-    } else if (verdict == QOS_WIRE_FRAME) {
-        be_broken(connection, misplaced(type, is_open));
+    } else {
+        be_broken(connection, misplaced(type));
     }
-    return verdict == QOS_WIRE_FRAME;
+    return 1;
 }
 
 static gboolean takes_frames(const QosConnection *connection)
@@ -395,10 +520,10 @@ static gboolean take_turn(QosConnection *connection)
         if (budget == 0)
             return TRUE;
         guint taken = connection->payload_length > 0 ? take_credits(connection, budget)
-                                                     : (guint)take_frame(connection);
+                                                     : take_frame(connection);
         if (taken == 0)
             return FALSE;
-        budget -= taken;
+        budget -= MIN(taken, budget);
     }
     return FALSE;
 }
@@ -526,6 +651,8 @@ QosConnection *qos_connection_new(GSocket *socket, const QosHandshake *handshake
     qos_wire_reader_init(&connection->reader);
     connection->reader.limit = QOS_WIRE_HELLO_MAX;
     connection->out = g_byte_array_new();
+    connection->urgent = g_byte_array_new();
+    connection->credits = g_byte_array_new();
     connection->batch = QOS_WIRE_NO_BATCH;
     start_deadline(connection);
     if (handshake == NULL) {
@@ -553,6 +680,16 @@ const char *qos_connection_host(const QosConnection *connection)
 QosOwnerId qos_connection_id(const QosConnection *connection)
 {
     return connection->hello.id;
+}
+
+const char *qos_connection_name(const QosConnection *connection)
+{
+    return connection->hello.name;
+}
+
+const QosHandshake *qos_connection_handshake(const QosConnection *connection)
+{
+    return connection->handshake;
 }
 
 char *qos_connection_label(const QosConnection *connection)

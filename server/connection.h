@@ -3,7 +3,7 @@
  *
  *     SECURING     TCP only: the handshake reads the socket; no frame is read yet
  *     GREETING     waits for HELLO
- *     OPEN         CREDITS, WAIT
+ *     OPEN         CREDITS, WAIT, and frames of rules and budgets (core/wire_cluster.h)
  *     REFUSED      has been told why; waits until that has arrived, reading nothing
  *     CLOSED
  *
@@ -11,6 +11,16 @@
  * each peer: a piece of input, or some hundred messages. So an urgent message for one peer never
  * waits behind a lot of input from another. All messages of a connection keep their order, because
  * a session drops what comes out of order (core/credit_session.c).
+ *
+ * Output has three classes, and each keeps its own order:
+ *
+ *     urgent    BUDGET_GRANT, ADMIN_RESULT, EPOCH   as soon as what is being written is written
+ *     credits   CREDITS, DEADLOCK                   so many bytes at a time, when nothing is urgent
+ *     bulk      RULES                               a page at a time, when nothing else waits
+ *
+ * So neither a clean-up of many credits nor a long list of rules delays a grant, and the list
+ * delays no revocation by more than a page. What is being written is never taken back, because TLS
+ * must be given the same bytes again.
  */
 #pragma once
 
@@ -19,8 +29,8 @@
 #include "core/wire.h"
 #include "server/handshake.h"
 
-/* Bytes for a peer that does not read; with more it is dropped. All that a session has under way
- * (64 messages), be they as long as they may be, is less. */
+/* Bytes for a peer that does not read, without bulk; with more it is dropped. All that a session
+ * has under way (64 messages), be they as long as they may be, is less. */
 #define QOS_CONNECTION_QUEUE_MAX (8u << 20)
 
 typedef struct QosConnection QosConnection;
@@ -36,11 +46,17 @@ typedef struct {
     /* It said HELLO. FALSE: refuse it. */
     gboolean (*hello)(QosConnection *connection, const QosWireHello *hello,
                       QosWireWelcome *ret_welcome, QosWireRefused *ret_refused, gpointer arg);
+    /* It is open: WELCOME has been put out. */
+    void (*opened)(QosConnection *connection, gpointer arg);
     /* In the order in which they came. */
     void (*received)(QosConnection *connection, const QosCreditMessage *messages, guint count,
                      gpointer arg);
     /* A process of it waits; the items may be taken. TRUE: for ever. */
     gboolean (*waits)(QosConnection *connection, QosWireWait *wait, gpointer arg);
+    /* RULES_SEEN, BUDGET_REPORT, ADMIN or EPOCH; the payload is the connection's. Returns NULL, or
+     * what is wrong with it, which ends the connection: a static string. */
+    const char *(*frame)(QosConnection *connection, QosWireType type, const guint8 *payload,
+                         gsize length, gpointer arg);
     /* There is output: qos_connection_flush() is to be called before the loop waits. */
     void (*has_output)(QosConnection *connection, gpointer arg);
     /* A turn's input has been worked on: its output may now be sent, on any connection. */
@@ -70,6 +86,10 @@ const char *qos_connection_principal(const QosConnection *connection);
 const char *qos_connection_host(const QosConnection *connection);
 /* Of its HELLO; 0 before. */
 QosOwnerId qos_connection_id(const QosConnection *connection);
+/* Likewise, for people; empty before. */
+const char *qos_connection_name(const QosConnection *connection);
+/* NULL: a plain socket. */
+const QosHandshake *qos_connection_handshake(const QosConnection *connection);
 /* For the log: the peer's address, its principal, and its name. Free with g_free(). */
 char *qos_connection_label(const QosConnection *connection);
 
@@ -78,6 +98,11 @@ char *qos_connection_label(const QosConnection *connection);
 void qos_connection_shake(QosConnection *connection, guint crowd);
 /* Does nothing unless it is open. */
 void qos_connection_send(QosConnection *connection, const QosCreditMessage *message);
+/* Likewise: whole frames, which are copied. */
+void qos_connection_send_urgent(QosConnection *connection, const guint8 *frames, gsize length);
+/* Likewise: whole frames, of which the connection keeps a reference. What has not been put out of
+ * the bulk before is dropped. */
+void qos_connection_send_bulk(QosConnection *connection, GBytes *frames);
 void qos_connection_flush(QosConnection *connection);
 /* Tells the peer, and closes. Where it cannot be told (no handshake yet), just closes. */
 void qos_connection_refuse(QosConnection *connection, QosWireRefusal code, const char *reason);

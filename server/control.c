@@ -15,27 +15,31 @@
 #include "server/report.h"
 #include "server/socket_path.h"
 
-#define REQUEST_MAX 1024 /* bytes */
-#define AT_ONCE     64   /* connections; further ones wait */
-#define PATIENCE    10   /* seconds for a request and its answer */
-#define PAUSE       1    /* seconds, where no descriptor is left */
+#define REQUEST_MAX 70000 /* bytes: the longest command of the cluster, and some words */
+#define READ_SIZE   4096
+#define AT_ONCE     64 /* connections; further ones wait */
+#define PATIENCE    10 /* seconds for a request and its answer */
+#define PAUSE       1  /* seconds, where no descriptor is left */
 
 struct QosServerControl {
     char *path;
+    const QosServerOptions *options;
     QosGrants *grants;
+    QosCluster *cluster;
     const QosListener *listener;
     int fd;
     guint watch;  /* of fd, or a pause; 0: enough connections */
     GQueue talks; /* of Talk */
 };
 
-/* One connection: the request is read, then the answer written. */
+/* One connection: the request is read, then the answer written, perhaps later. */
 typedef struct {
     QosServerControl *control;
     int fd;
+    uid_t uid;
     guint watch, timeout;
-    GString *request; /* NULL: it was read */
-    char *answer;
+    GString *request;
+    char *answer;       /* NULL: there is none yet */
     gsize sent, length; /* of the answer */
     GList link;
 } Talk;
@@ -79,25 +83,15 @@ static char *serve(const QosServerControl *control, const char *request, GError 
     g_auto(GStrv) words = g_strsplit(request, " ", 5);
 
     if (g_strcmp0(words[0], "state") == 0)
-        return qos_server_report_state(grants, &sockets);
+        return qos_server_report_state(grants, control->cluster, &sockets);
     if (g_strcmp0(words[0], "metrics") == 0)
-        return qos_server_report_metrics(grants, &sockets);
+        return qos_server_report_metrics(grants, control->cluster, &sockets);
     if (g_strcmp0(words[0], "set") == 0)
         return take_set(grants, words, error);
     if (g_strcmp0(words[0], "evict") == 0)
         return take_evict(grants, words, error) ? g_strdup("") : NULL;
     qos_set_error(error, EINVAL, "there is no such request");
     return NULL;
-}
-
-static char *answer_to(const QosServerControl *control, const char *request)
-{
-    g_autoptr(GError) error = NULL;
-    g_autofree char *text = serve(control, request, &error);
-
-    if (error)
-        return g_strdup_printf("%d %s\n", error->code, error->message);
-    return g_strconcat("ok\n", text, NULL);
 }
 
 /* --- a connection --- */
@@ -111,8 +105,8 @@ static void talk_free(Talk *talk)
         g_source_remove(talk->watch);
     if (talk->timeout)
         g_source_remove(talk->timeout);
-    if (talk->request)
-        g_string_free(talk->request, TRUE);
+    qos_cluster_forget(talk->control->cluster, talk);
+    g_string_free(talk->request, TRUE);
     g_free(talk->answer);
     close(talk->fd);
     g_free(talk);
@@ -151,10 +145,52 @@ static gboolean talk_write(int fd, GIOCondition condition G_GNUC_UNUSED, gpointe
     return G_SOURCE_REMOVE;
 }
 
+/* Begins to write the answer: "ok" and the text, or the error. */
+static void talk_answer(int error, const char *text, gpointer data)
+{
+    Talk *talk = data;
+
+    talk->answer =
+        error == 0 ? g_strconcat("ok\n", text, NULL) : g_strdup_printf("%d %s\n", error, text);
+    talk->length = strlen(talk->answer);
+    talk->watch = g_unix_fd_add(talk->fd, G_IO_OUT, talk_write, talk);
+}
+
+static gboolean is_owner(uid_t uid)
+{
+    return uid == 0 || uid == geteuid();
+}
+
+/* Answers the request, at once or later. */
+static void talk_serve(Talk *talk)
+{
+    static const char head[] = "cluster ";
+    QosServerControl *control = talk->control;
+    const char *request = talk->request->str;
+    const QosAsker asker = {.door = QOS_DOOR_LOCAL, .uid = talk->uid, .caller = talk->uid};
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = NULL;
+
+    if (g_str_has_prefix(request, head)) {
+        qos_cluster_ask(control->cluster, &asker, request + strlen(head), TRUE, talk_answer, talk);
+        return;
+    }
+    if (is_owner(talk->uid))
+        text = serve(control, request, &error);
+    else
+        qos_set_error(&error, EPERM,
+                      "permission denied: admin-uid may change the rules of the cluster; all else "
+                      "is for root and the server's own user");
+    if (error != NULL)
+        talk_answer(error->code, error->message, talk);
+    else
+        talk_answer(0, text, talk);
+}
+
 static gboolean talk_read(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data)
 {
     Talk *talk = data;
-    char buffer[REQUEST_MAX];
+    char buffer[READ_SIZE];
     ssize_t length = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
 
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
@@ -164,29 +200,34 @@ static gboolean talk_read(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer
     if (length > 0 && !end && talk->request->len < REQUEST_MAX)
         return G_SOURCE_CONTINUE;
     talk->watch = 0;
-    if (length <= 0 && !end) {
-        talk_end(talk);
-        return G_SOURCE_REMOVE;
-    }
     if (end) {
         *end = '\0';
-        talk->answer = answer_to(talk->control, talk->request->str);
+        talk_serve(talk);
+    } else if (length <= 0) {
+        talk_end(talk);
     } else {
-        talk->answer =
-            g_strdup_printf("%d the request is longer than %d bytes\n", EMSGSIZE, REQUEST_MAX);
+        g_autofree char *fault =
+            g_strdup_printf("the request is longer than %d bytes", REQUEST_MAX);
+        talk_answer(EMSGSIZE, fault, talk);
     }
-    talk->length = strlen(talk->answer);
-    talk->watch = g_unix_fd_add(fd, G_IO_OUT, talk_write, talk);
     return G_SOURCE_REMOVE;
 }
 
-static gboolean is_permitted(int fd)
+/* The user at the other end; FALSE: it may not use the socket. */
+static gboolean is_permitted(const QosServerControl *control, int fd, uid_t *ret_uid)
 {
+    const GArray *admins = control->options->admin_uids;
     struct ucred peer;
     socklen_t length = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-           (peer.uid == 0 || peer.uid == geteuid());
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+        return FALSE;
+    *ret_uid = peer.uid;
+    for (guint i = 0; i < admins->len; i++) {
+        if (g_array_index(admins, uid_t, i) == peer.uid)
+            return TRUE;
+    }
+    return is_owner(peer.uid);
 }
 
 static gboolean end_pause(gpointer data)
@@ -202,6 +243,7 @@ static gboolean accept_one(int listening, GIOCondition condition G_GNUC_UNUSED, 
 {
     QosServerControl *control = data;
     int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    uid_t uid;
 
     if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
         return G_SOURCE_CONTINUE;
@@ -210,12 +252,12 @@ static gboolean accept_one(int listening, GIOCondition condition G_GNUC_UNUSED, 
         control->watch = g_timeout_add_seconds(PAUSE, end_pause, control);
         return G_SOURCE_REMOVE;
     }
-    if (!is_permitted(fd)) {
+    if (!is_permitted(control, fd, &uid)) {
         close(fd);
         return G_SOURCE_CONTINUE;
     }
     Talk *talk = g_new0(Talk, 1);
-    *talk = (Talk){.control = control, .fd = fd, .request = g_string_new(NULL)};
+    *talk = (Talk){.control = control, .fd = fd, .uid = uid, .request = g_string_new(NULL)};
     talk->link.data = talk;
     talk->watch = g_unix_fd_add(fd, G_IO_IN, talk_read, talk);
     talk->timeout = g_timeout_add_seconds(PATIENCE, talk_timed_out, talk);
@@ -237,6 +279,8 @@ static void listen_again(QosServerControl *control)
 static gboolean open_socket(QosServerControl *control, GError **error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    /* With admin-uid, users are told apart when they connect. */
+    const mode_t mode = control->options->admin_uids->len > 0 ? 0666 : 0600;
 
     if (!qos_socket_path_clear(control->path, error))
         return FALSE;
@@ -244,20 +288,23 @@ static gboolean open_socket(QosServerControl *control, GError **error)
     control->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->fd >= 0 &&
         bind(control->fd, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
-        g_chmod(control->path, 0600) == 0 && listen(control->fd, AT_ONCE) == 0)
+        g_chmod(control->path, (int)mode) == 0 && listen(control->fd, AT_ONCE) == 0)
         return TRUE;
     qos_set_error(error, errno, "control: cannot listen at %s: %s", control->path,
                   g_strerror(errno));
     return FALSE;
 }
 
-QosServerControl *qos_server_control_new(const char *path, QosGrants *grants,
-                                         const QosListener *listener, GError **error)
+QosServerControl *qos_server_control_new(const QosServerOptions *options, QosGrants *grants,
+                                         QosCluster *cluster, const QosListener *listener,
+                                         GError **error)
 {
     QosServerControl *control = g_new0(QosServerControl, 1);
 
-    control->path = g_strdup(path);
+    control->path = g_strdup(options->control);
+    control->options = options;
     control->grants = grants;
+    control->cluster = cluster;
     control->listener = listener;
     control->fd = -1;
     g_queue_init(&control->talks);

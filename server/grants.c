@@ -362,6 +362,11 @@ void qos_grants_free(QosGrants *grants)
     g_free(grants);
 }
 
+QosServerDb *qos_grants_database(QosGrants *grants)
+{
+    return grants->db;
+}
+
 /* --- clients --- */
 
 static gboolean refuse(QosWireRefused *refused, QosWireRefusal code, const char *format, ...)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/wire.h"
+#include "db/db_server.h"
 #include "server/clients.h"
 #include "server/tunable.h"
 
@@ -33,6 +34,8 @@ QosGrants *qos_grants_new(const QosGrantsConfig *config, const QosGrantsOutput *
                           GError **error);
 /* NULL is allowed. */
 void qos_grants_free(QosGrants *grants);
+/* The server's database, which the grants have opened and will close. */
+QosServerDb *qos_grants_database(QosGrants *grants);
 
 /*
  * A client said HELLO. `principal` is its identity ("uid 0", "CN=node1"), which the sockets have

@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -39,6 +40,7 @@ typedef struct {
 struct QosListener {
     const QosServerOptions *options;
     QosGrants *grants;
+    QosCluster *cluster;
     GPtrArray *doors;
     QosHandshake *tls, *munge; /* NULL where no address asks for them */
     GHashTable *connections;   /* a set, each with a reference */
@@ -60,17 +62,24 @@ static QosTime now_of(void)
 
 /* --- output --- */
 
-/* After a peer's turn: so its messages to each other peer are one write. */
-static void flush(gpointer arg)
+/* So the messages of a turn to each other peer are one write. */
+static void flush(QosListener *listener)
 {
-    QosListener *listener = arg;
-
     while (listener->due->len > 0) {
         g_autoptr(GPtrArray) due = g_steal_pointer(&listener->due);
         listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
         for (guint i = 0; i < due->len; i++)
             qos_connection_flush(due->pdata[i]);
     }
+}
+
+/* After a peer's turn. */
+static void has_turned(gpointer arg)
+{
+    QosListener *listener = arg;
+
+    qos_cluster_turned(listener->cluster);
+    flush(listener);
 }
 
 static void has_output(QosConnection *connection, gpointer arg)
@@ -120,6 +129,24 @@ void qos_listener_send(QosOwnerId id, const QosCreditMessage *message, gpointer 
         qos_connection_send(connection, message);
 }
 
+void qos_listener_send_urgent(QosOwnerId id, const guint8 *frames, gsize length, gpointer arg)
+{
+    QosListener *listener = arg;
+    QosConnection *connection = g_hash_table_lookup(listener->clients, &id);
+
+    if (connection != NULL)
+        qos_connection_send_urgent(connection, frames, length);
+}
+
+void qos_listener_send_bulk(QosOwnerId id, GBytes *frames, gpointer arg)
+{
+    QosListener *listener = arg;
+    QosConnection *connection = g_hash_table_lookup(listener->clients, &id);
+
+    if (connection != NULL)
+        qos_connection_send_bulk(connection, frames);
+}
+
 /* --- what connections tell --- */
 
 /* The connection is not the client's any more; TRUE if it was. */
@@ -156,6 +183,37 @@ static gboolean hello(QosConnection *connection, const QosWireHello *message,
     return TRUE;
 }
 
+/* The peer behind a connection, as its door has identified it. */
+static QosAsker peer_of(const QosListener *listener, const QosConnection *connection)
+{
+    const QosHandshake *handshake = qos_connection_handshake(connection);
+    const char *principal = qos_connection_principal(connection);
+    const char *uid = strrchr(principal, ' '); /* "uid 7", "munge uid 7" */
+
+    if (handshake != NULL && handshake == listener->tls)
+        return (QosAsker){.door = QOS_DOOR_TLS, .subject = principal};
+    return (QosAsker){.door = handshake != NULL ? QOS_DOOR_MUNGE : QOS_DOOR_LOCAL,
+                      .uid = (uid_t)strtoul(uid != NULL ? uid : "", NULL, 10)};
+}
+
+static void opened(QosConnection *connection, gpointer arg)
+{
+    QosListener *listener = arg;
+    const QosAsker peer = peer_of(listener, connection);
+
+    qos_cluster_connected(listener->cluster, qos_connection_id(connection),
+                          qos_connection_name(connection), &peer);
+}
+
+static const char *frame(QosConnection *connection, QosWireType type, const guint8 *payload,
+                         gsize length, gpointer arg)
+{
+    QosListener *listener = arg;
+
+    return qos_cluster_frame(listener->cluster, qos_connection_id(connection), type, payload,
+                             length);
+}
+
 static void received(QosConnection *connection, const QosCreditMessage *messages, guint count,
                      gpointer arg)
 {
@@ -183,8 +241,10 @@ static void ended(QosConnection *connection, QosWireRefusal code, const char *re
     else
         g_info("%s has gone", label);
     qos_pending_connections_remove(&listener->pending, connection);
-    if (take_off(listener, connection))
+    if (take_off(listener, connection)) {
         qos_grants_disconnected(listener->grants, qos_connection_id(connection));
+        qos_cluster_disconnected(listener->cluster, qos_connection_id(connection));
+    }
 }
 
 static void knocks(QosConnection *connection, gpointer arg)
@@ -219,6 +279,7 @@ void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, g
     if (connection == NULL)
         return;
     g_hash_table_remove(listener->clients, &id);
+    qos_cluster_disconnected(listener->cluster, id);
     qos_connection_refuse(connection, code, reason);
 }
 
@@ -247,10 +308,12 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
                                     .knocks = knocks,
                                     .shaken = shaken,
                                     .hello = hello,
+                                    .opened = opened,
+                                    .frame = frame,
                                     .received = received,
                                     .waits = waits,
                                     .has_output = has_output,
-                                    .has_turned = flush,
+                                    .has_turned = has_turned,
                                     .ended = ended,
                                     .closed = closed,
                                     .gone = gone};
@@ -283,6 +346,8 @@ static void let_in_local(QosListener *listener, GSocket *socket)
 static void let_in_remote(QosListener *listener, GSocket *socket, const QosHandshake *handshake)
 {
     g_socket_set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, NULL);
+    /* What the kernel has taken nothing can overtake. */
+    g_socket_set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, QOS_WIRE_PAGE_MAX, NULL);
     g_socket_set_keepalive(socket, TRUE);
     g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE, NULL);
     g_socket_set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL, NULL);
@@ -465,6 +530,11 @@ QosListener *qos_listener_new(const QosServerOptions *options, GError **error)
 void qos_listener_set_grants(QosListener *listener, QosGrants *grants)
 {
     listener->grants = grants;
+}
+
+void qos_listener_set_cluster(QosListener *listener, QosCluster *cluster)
+{
+    listener->cluster = cluster;
 }
 
 void qos_listener_free(QosListener *listener)

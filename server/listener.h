@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "server/cluster.h"
 #include "server/connection.h"
 #include "server/grants.h"
 #include "server/options.h"
@@ -30,11 +31,17 @@ typedef struct {
 QosListener *qos_listener_new(const QosServerOptions *options, GError **error);
 /* Before the main loop runs. The grants are the caller's. */
 void qos_listener_set_grants(QosListener *listener, QosGrants *grants);
+/* Likewise. */
+void qos_listener_set_cluster(QosListener *listener, QosCluster *cluster);
 /* Closes all. NULL is allowed. */
 void qos_listener_free(QosListener *listener);
 
 /* For QosGrantsOutput: `arg` is the listener. */
 void qos_listener_send(QosOwnerId id, const QosCreditMessage *message, gpointer arg);
 void qos_listener_drop(QosOwnerId id, QosWireRefusal code, const char *reason, gpointer arg);
+
+/* For QosClusterOutput: likewise. */
+void qos_listener_send_urgent(QosOwnerId id, const guint8 *frames, gsize length, gpointer arg);
+void qos_listener_send_bulk(QosOwnerId id, GBytes *frames, gpointer arg);
 
 QosListenerStatistics qos_listener_statistics(const QosListener *listener);

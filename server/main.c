@@ -2,6 +2,7 @@
  * qosfs-server: one thread, one loop.
  *
  *     peer -> connection: frames -> grants: owner, pool -> connection -> peer
+ *                                -> cluster: rules, budgets -> connection -> peer
  *
  * The start checks the settings first, then makes the sockets, and then the grants, with what the
  * database has of them. The server ends by SIGTERM or SIGINT, and takes everything down in the
@@ -20,6 +21,7 @@
 #include "base/error.h"
 #include "net/standard_streams.h"
 #include "net/tls.h"
+#include "server/cluster.h"
 #include "server/control.h"
 #include "server/grants.h"
 #include "server/listener.h"
@@ -34,6 +36,7 @@ typedef struct {
     QosServerOptions options;
     QosListener *listener;
     QosGrants *grants;
+    QosCluster *cluster;
     QosServerControl *control;
     GMainLoop *loop;
 } Server;
@@ -159,8 +162,17 @@ static gboolean start(Server *server, GError **error)
     if (server->grants == NULL)
         return FALSE;
     qos_listener_set_grants(server->listener, server->grants);
-    server->control =
-        qos_server_control_new(options->control, server->grants, server->listener, error);
+    server->cluster =
+        qos_cluster_new(options, qos_grants_database(server->grants),
+                        &(QosClusterOutput){.arg = server->listener,
+                                            .send_urgent = qos_listener_send_urgent,
+                                            .send_bulk = qos_listener_send_bulk},
+                        error);
+    if (server->cluster == NULL)
+        return FALSE;
+    qos_listener_set_cluster(server->listener, server->cluster);
+    server->control = qos_server_control_new(options, server->grants, server->cluster,
+                                             server->listener, error);
     return server->control != NULL;
 }
 
@@ -179,6 +191,7 @@ static int run(Server *server)
     }
     qos_server_control_free(server->control);
     qos_listener_free(server->listener);
+    qos_cluster_free(server->cluster);
     qos_grants_free(server->grants);
     g_main_loop_unref(server->loop);
     return error == NULL ? EXIT_SUCCESS : EXIT_FAILURE;

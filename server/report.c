@@ -8,19 +8,24 @@
  *     credits, evictions, messages: {received: {TYPE: n}, sent: {TYPE: n}}
  *     waits, deadlocks: of processes that lock files
  *     connections: {now, strangers, accepted, welcomed, left, refused: {REASON: n}}
+ *     cluster: {version, rules, epoch_ms, lease_ms, floor_parts, mounts_known, mounts_behind, jobs,
+ *               passed_over, refused}: of the rules of the cluster
  *     tunables: {NAME: {value, next, set, help}}
  *     mounts: [{id, name, principal, connected (s; or null), credits, bytes, received, sent,
  *           called_back}], the one with the most bytes first
  *
  * The metrics have series for at most MOUNTS_MAX mounts, those with the most bytes. The other
- * mounts are summed up as mount="other".
+ * mounts are summed up as mount="other". So it is with budgets: BUDGETS_MAX of each unit, the
+ * largest, and class="other".
  */
 #include "server/report.h"
 
 #include "base/prometheus.h"
+#include "fs/policy.h"
 #include "net/report_json.h"
 
-#define MOUNTS_MAX 50
+#define MOUNTS_MAX  50
+#define BUDGETS_MAX 50
 
 static const char *const message_names[] = {
     [QOS_MESSAGE_HELLO] = "hello",     [QOS_MESSAGE_WELCOME] = "welcome",
@@ -132,6 +137,25 @@ static void add_connections(JsonBuilder *json, const QosListenerStatistics *sock
     json_builder_end_object(json);
 }
 
+static void add_cluster(JsonBuilder *json, const QosCluster *cluster)
+{
+    QosClusterState state;
+
+    qos_cluster_state(cluster, &state);
+    qos_json_begin_object(json, "cluster");
+    qos_json_add_count(json, "version", state.version);
+    qos_json_add_count(json, "rules", state.rules);
+    qos_json_add_count(json, "epoch_ms", (guint64)(state.epoch / QOS_MILLISECOND));
+    qos_json_add_count(json, "lease_ms", (guint64)(state.lease / QOS_MILLISECOND));
+    qos_json_add_count(json, "floor_parts", state.parts);
+    qos_json_add_count(json, "mounts_known", state.known);
+    qos_json_add_count(json, "mounts_behind", state.behind);
+    qos_json_add_count(json, "jobs", state.jobs);
+    qos_json_add_count(json, "passed_over", state.passed_over);
+    qos_json_add_count(json, "refused", state.refused);
+    json_builder_end_object(json);
+}
+
 static void add_mount(JsonBuilder *json, const QosClient *client, QosTime now)
 {
     json_builder_begin_object(json);
@@ -150,7 +174,7 @@ static void add_mount(JsonBuilder *json, const QosClient *client, QosTime now)
     json_builder_end_object(json);
 }
 
-static void add_state(JsonBuilder *json, const QosGrantsState *state,
+static void add_state(JsonBuilder *json, const QosGrantsState *state, const QosCluster *cluster,
                       const QosListenerStatistics *sockets)
 {
     g_autoptr(GPtrArray) clients = sorted_clients(state->clients);
@@ -172,6 +196,7 @@ static void add_state(JsonBuilder *json, const QosGrantsState *state,
     add_messages(json, "sent", state->sent);
     json_builder_end_object(json);
     add_connections(json, sockets);
+    add_cluster(json, cluster);
     add_tunables(json, state);
     qos_json_begin_array(json, "mounts");
     for (guint i = 0; i < clients->len; i++)
@@ -179,7 +204,8 @@ static void add_state(JsonBuilder *json, const QosGrantsState *state,
     json_builder_end_array(json);
 }
 
-char *qos_server_report_state(const QosGrants *grants, const QosListenerStatistics *sockets)
+char *qos_server_report_state(const QosGrants *grants, const QosCluster *cluster,
+                              const QosListenerStatistics *sockets)
 {
     g_autoptr(JsonBuilder) json = json_builder_new();
     g_autoptr(JsonGenerator) generator = json_generator_new();
@@ -188,7 +214,7 @@ char *qos_server_report_state(const QosGrants *grants, const QosListenerStatisti
 
     qos_grants_state(grants, &state);
     json_builder_begin_object(json);
-    add_state(json, &state, sockets);
+    add_state(json, &state, cluster, sockets);
     json_builder_end_object(json);
     root = json_builder_get_root(json);
     json_generator_set_root(generator, root);
@@ -278,7 +304,88 @@ static double called_back_of(const QosClient *client)
     return (double)client->called_back;
 }
 
-char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatistics *sockets)
+/* --- metrics of the cluster --- */
+
+typedef struct {
+    char *label; /* "RULE/CLASS" */
+    guint unit;
+    double in_force;
+} Budget;
+
+static void budget_free(gpointer data)
+{
+    g_free(((Budget *)data)->label);
+    g_free(data);
+}
+
+static void take_budget(const QosServerBudgetsClass *class, gpointer arg)
+{
+    Budget *budget = g_new(Budget, 1);
+
+    *budget = (Budget){.label = g_strconcat(class->rule_name, "/", class->class_name, NULL),
+                       .unit = class->unit,
+                       .in_force = (double)class->state.in_force / QOS_BUDGET_UNIT};
+    g_ptr_array_add(arg, budget);
+}
+
+static gint by_rate(gconstpointer one, gconstpointer other)
+{
+    const Budget *a = *(Budget *const *)one, *b = *(Budget *const *)other;
+
+    return a->in_force > b->in_force ? -1 : a->in_force < b->in_force;
+}
+
+static void append_budgets(GString *text, const char *name, const char *help, guint unit,
+                           const GPtrArray *budgets)
+{
+    double other = 0;
+    guint count = 0;
+
+    qos_prometheus_head(text, name, "gauge", help);
+    for (guint i = 0; i < budgets->len; i++) {
+        const Budget *budget = budgets->pdata[i];
+        if (budget->unit != unit)
+            continue;
+        if (count++ < BUDGETS_MAX)
+            qos_prometheus_value(text, name, "class", budget->label, budget->in_force);
+        else
+            other += budget->in_force;
+    }
+    if (count > BUDGETS_MAX)
+        qos_prometheus_value(text, name, "class", "other", other);
+}
+
+static void append_cluster(GString *text, const QosCluster *cluster)
+{
+    g_autoptr(GPtrArray) budgets = g_ptr_array_new_with_free_func(budget_free);
+    QosClusterState state;
+
+    qos_cluster_state(cluster, &state);
+    qos_prometheus_one(text, "qosfs_server_rules_version", "gauge",
+                       "Of the rules of the cluster: grows with each change.",
+                       (double)state.version);
+    qos_prometheus_one(text, "qosfs_server_rules", "gauge", "Rules of the cluster.", state.rules);
+    qos_prometheus_one(text, "qosfs_server_mounts_behind", "gauge",
+                       "Mounts that have not put the rules of the cluster in force yet.",
+                       state.behind);
+    qos_prometheus_one(text, "qosfs_server_mounts_with_floors", "gauge",
+                       "Mounts that may use a part of floors, connected or not.", state.known);
+    qos_prometheus_one(text, "qosfs_server_reports_passed_over_total", "counter",
+                       "Reports of mounts that were late, or broke the law of budgets.",
+                       (double)state.passed_over);
+    qos_server_budgets_each(qos_cluster_budgets(cluster), take_budget, budgets,
+                            g_get_monotonic_time() * QOS_MICROSECOND);
+    g_ptr_array_sort(budgets, by_rate);
+    append_budgets(text, "qosfs_server_budget_operations",
+                   "What all mounts may use now of a class's budget, in operations a second.",
+                   QOS_UNIT_OPERATIONS, budgets);
+    append_budgets(text, "qosfs_server_budget_bytes",
+                   "What all mounts may use now of a class's budget, in bytes a second.",
+                   QOS_UNIT_BYTES, budgets);
+}
+
+char *qos_server_report_metrics(const QosGrants *grants, const QosCluster *cluster,
+                                const QosListenerStatistics *sockets)
 {
     GString *text = g_string_new(NULL);
     QosGrantsState state;
@@ -307,6 +414,7 @@ char *qos_server_report_metrics(const QosGrants *grants, const QosListenerStatis
                        "Of these, those told EDEADLK, because they would have waited for ever.",
                        (double)state.deadlocks);
     append_connections(text, sockets);
+    append_cluster(text, cluster);
     append_pool(text, state.pool);
     append_messages(text, "qosfs_server_received_total", "Messages received.", state.received);
     append_messages(text, "qosfs_server_sent_total", "Messages sent.", state.sent);

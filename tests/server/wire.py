@@ -6,7 +6,9 @@ import struct
 
 VERSION = 3
 FRAME_MAX = 1 << 20
-HELLO, WELCOME, REFUSED, CREDITS, WAIT, DEADLOCK = range(1, 7)
+(HELLO, WELCOME, REFUSED, CREDITS, WAIT, DEADLOCK, RULES, BUDGET_REPORT, BUDGET_GRANT, ADMIN, ADMIN_RESULT, RULES_SEEN,
+ EPOCH) = range(1, 14)
+OF_CLUSTER = RULES, BUDGET_GRANT, ADMIN_RESULT, EPOCH
 BAD_VERSION, OTHER_STORE, IDENTITY_TAKEN, NOT_PERMITTED, FULL, BROKEN_PROTOCOL = range(1, 7)
 (M_HELLO, M_WELCOME, M_RESET, M_RENEW, M_ENQUEUE, M_WITHDRAW, M_CANCEL, M_RECLAIM, M_GRANT, M_DENIED,
  M_REVOKE, M_RESTORE) = range(12)
@@ -91,6 +93,7 @@ class Peer:
         if context:
             self.socket = context.wrap_socket(self.socket, server_hostname=address[0])
         self._bytes = b""
+        self.cluster = []  # frames of the cluster that came while something else was waited for
         self.session = self.sequence = self.received = self.lender = 0
 
     def close(self):
@@ -129,6 +132,8 @@ class Peer:
     def refusal(self):
         """The code and reason of the REFUSED that comes next, behind which nothing comes."""
         kind, payload = self.receive()
+        while kind in OF_CLUSTER:
+            kind, payload = self.receive()
         assert kind == REFUSED, (kind, payload)
         try:
             raise AssertionError(self.receive())
@@ -154,6 +159,9 @@ class Peer:
         while True:
             if not getattr(self, "_queue", None):
                 kind, payload = self.receive()
+                if kind in OF_CLUSTER:
+                    self.cluster.append((kind, payload))
+                    continue
                 assert kind == CREDITS, (kind, payload)
                 self._queue = list(messages(payload))
             found = self._queue.pop(0)

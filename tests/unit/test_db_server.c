@@ -397,6 +397,7 @@ static void test_upgrade(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     qos_server_db_save_claimable(fixture->db, 4096);
     g_clear_pointer(&fixture->db, qos_server_db_close);
     execute(fixture, "DROP TABLE cluster_rule; DROP TABLE cluster_log; "
+                     "DROP TABLE budget_client; DROP TABLE cluster_job; "
                      "ALTER TABLE server DROP COLUMN rules_version; PRAGMA user_version = 2");
     assert_rules(fixture, 0, 0, 0);
     const QosServerRecord *record = qos_server_db_record(fixture->db);
