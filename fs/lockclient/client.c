@@ -39,7 +39,7 @@ const char *const qos_lockclient_state_names[] = {
     [QOS_LOCKCLIENT_UP] = "up",
 };
 
-QosTime qos_lockclient_now(void)
+QosTime qos_lockclient_clock(void)
 {
     struct timespec now;
 
@@ -66,20 +66,24 @@ static void publish_and_unlock(QosLockclient *client)
     qos_mutex_unlock(&client->lock);
 }
 
-static void set_timer_locked(QosLockclient *client, QosTime next)
+static void set_timerfd(int fd, QosTime when)
 {
     struct itimerspec timer = {0};
 
-    client->armed = next;
-    if (next != QOS_NEVER) { /* 0 would be none */
-        timer.it_value.tv_sec = MAX(next, 1) / QOS_SECOND;
-        timer.it_value.tv_nsec = MAX(next, 1) % QOS_SECOND;
+    if (when != QOS_NEVER) { /* 0 would be none */
+        timer.it_value.tv_sec = MAX(when, 1) / QOS_SECOND;
+        timer.it_value.tv_nsec = MAX(when, 1) % QOS_SECOND;
     }
-    timerfd_settime(client->timer, TFD_TIMER_ABSTIME, &timer, NULL);
+    timerfd_settime(fd, TFD_TIMER_ABSTIME, &timer, NULL);
 }
 
-/* There is something that the thread alone does. */
-static void call_thread(QosLockclient *client)
+static void set_timer_locked(QosLockclient *client, QosTime next)
+{
+    client->armed = next;
+    set_timerfd(client->timer, next);
+}
+
+void qos_lockclient_call_thread(QosLockclient *client)
 {
     qos_lockclient_lock(client);
     if (client->worker == QOS_LOCKCLIENT_NOBODY)
@@ -102,9 +106,36 @@ void qos_lockclient_unlock(QosLockclient *client)
     }
     publish_and_unlock(client);
     if (sends && !qos_link_try_send(client->link))
-        call_thread(client);
+        qos_lockclient_call_thread(client);
     else if (wakes)
         g_main_context_wakeup(client->context);
+}
+
+gboolean qos_lockclient_send(QosLockclient *client, GByteArray *frames)
+{
+    qos_lockclient_lock(client);
+    const gboolean is_taken = client->is_open && (client->urgent == NULL ||
+                                                  client->urgent->len <= QOS_LOCKCLIENT_URGENT_MAX);
+    if (is_taken && client->urgent != NULL)
+        g_byte_array_append(client->urgent, frames->data, frames->len);
+    else if (is_taken && frames->len > 0)
+        client->urgent = g_steal_pointer(&frames);
+    qos_mutex_unlock(&client->lock);
+    g_clear_pointer(&frames, g_byte_array_unref);
+    /* Whichever thread works: it may be making callbacks for a while. */
+    if (is_taken && !qos_link_try_send(client->link))
+        qos_lockclient_call_thread(client);
+    return is_taken;
+}
+
+void qos_lockclient_call_at(QosLockclient *client, QosTime when)
+{
+    qos_lockclient_lock(client);
+    if (when < client->due) {
+        client->due = when;
+        set_timerfd(client->alarm, when);
+    }
+    qos_mutex_unlock(&client->lock);
 }
 
 /* --- the thread --- */
@@ -134,7 +165,7 @@ static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **e
 
     qos_lockclient_lock(client);
     gboolean is_open =
-        qos_lockengine_connected(client->engine, welcome, qos_lockclient_now(), error);
+        qos_lockengine_connected(client->engine, welcome, qos_lockclient_clock(), error);
     if (is_open) {
         client->is_open = TRUE;
         client->is_refused = FALSE;
@@ -145,6 +176,8 @@ static gboolean welcomed(const QosWireWelcome *welcome, gpointer arg, GError **e
     publish_and_unlock(client);
     if (is_open)
         g_info("lock server %s: connected", client->config.server);
+    if (is_open && client->config.connected != NULL)
+        client->config.connected(client, TRUE, client->config.arg);
     return is_open;
 }
 
@@ -157,7 +190,7 @@ static gboolean received(const guint8 *payload, gsize length, gpointer arg)
     if (client->worker == QOS_LOCKCLIENT_NOBODY)
         client->worker = QOS_LOCKCLIENT_THREAD;
     gboolean is_good =
-        qos_lockengine_receive(client->engine, payload, length, qos_lockclient_now());
+        qos_lockengine_receive(client->engine, payload, length, qos_lockclient_clock());
     publish_and_unlock(client);
     return is_good;
 }
@@ -173,6 +206,13 @@ static gboolean deadlocked(const guint8 *payload, gsize length, gpointer arg)
     return TRUE;
 }
 
+static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
+{
+    const QosLockclientConfig *config = &((const QosLockclient *)arg)->config;
+
+    return config->frame != NULL && config->frame(type, payload, length, config->arg);
+}
+
 static GByteArray *more(gpointer arg)
 {
     QosLockclient *client = arg;
@@ -181,6 +221,33 @@ static GByteArray *more(gpointer arg)
     GByteArray *bytes = qos_lockengine_take_bytes(client->engine);
     qos_mutex_unlock(&client->lock);
     return bytes;
+}
+
+static GByteArray *urgent(gpointer arg)
+{
+    QosLockclient *client = arg;
+
+    qos_lockclient_lock(client);
+    GByteArray *bytes = g_steal_pointer(&client->urgent);
+    qos_mutex_unlock(&client->lock);
+    return bytes;
+}
+
+static gboolean has_bytes_locked(const QosLockclient *client)
+{
+    return client->urgent != NULL || qos_lockengine_has_bytes(client->engine);
+}
+
+/* There is no connection any more. */
+static void close_frames(QosLockclient *client)
+{
+    qos_lockclient_lock(client);
+    const gboolean was_open = client->is_open;
+    client->is_open = FALSE;
+    g_clear_pointer(&client->urgent, g_byte_array_unref);
+    qos_mutex_unlock(&client->lock);
+    if (was_open && client->config.connected != NULL)
+        client->config.connected(client, FALSE, client->config.arg);
 }
 
 /* Says in the log what the mount does without the server. */
@@ -196,8 +263,10 @@ static void failed(const char *reason, gboolean is_refused, gpointer arg)
     QosLockclient *client = arg;
 
     qos_lockclient_lock(client);
-    qos_lockengine_disconnected(client->engine, qos_lockclient_now());
-    client->is_open = FALSE;
+    qos_lockengine_disconnected(client->engine, qos_lockclient_clock());
+    publish_and_unlock(client);
+    close_frames(client);
+    qos_lockclient_lock(client);
     client->is_refused = is_refused;
     gboolean is_news = strncmp(client->reason, reason, sizeof(client->reason) - 1) != 0;
     gboolean has_lease = client->opened > 0;
@@ -248,12 +317,12 @@ static gboolean take_event(QosLockclient *client, QosLockevent *ret_event)
  * `waits`: messages wait for room in the socket. */
 static gboolean try_rest(QosLockclient *client, gboolean waits)
 {
-    const QosTime now = qos_lockclient_now();
+    const QosTime now = qos_lockclient_clock();
 
     qos_lockclient_lock(client);
     const QosTime next = qos_lockengine_next(client->engine);
     const gboolean rests = !qos_lockengine_has_events(client->engine) && next > now &&
-                           (!qos_lockengine_has_bytes(client->engine) || waits);
+                           (!has_bytes_locked(client) || waits);
     /* A timer that is earlier than needed stays, because nearly each message moves the time at
      * which it would be repeated, and few messages are. */
     if (client->armed > next || client->armed <= now)
@@ -271,8 +340,8 @@ static gboolean begin_work(QosLockclient *client, QosLockclientWorker worker)
     const gboolean is_mine = client->worker == QOS_LOCKCLIENT_NOBODY || client->worker == worker;
     if (is_mine) {
         client->worker = worker;
-        if (qos_lockclient_now() >= qos_lockengine_next(client->engine))
-            qos_lockengine_tick(client->engine, qos_lockclient_now());
+        if (qos_lockclient_clock() >= qos_lockengine_next(client->engine))
+            qos_lockengine_tick(client->engine, qos_lockclient_clock());
     }
     publish_and_unlock(client);
     return is_mine;
@@ -308,6 +377,22 @@ static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer 
     return G_SOURCE_CONTINUE;
 }
 
+static gboolean on_alarm(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data)
+{
+    QosLockclient *client = data;
+    guint64 times;
+
+    G_GNUC_UNUSED gssize length = read(fd, &times, sizeof(times));
+    qos_lockclient_lock(client);
+    const gboolean is_due = qos_lockclient_clock() >= client->due;
+    if (is_due)
+        client->due = QOS_NEVER;
+    qos_mutex_unlock(&client->lock);
+    if (is_due && client->config.due != NULL)
+        client->config.due(client, client->config.arg);
+    return G_SOURCE_CONTINUE;
+}
+
 /* Reads what is there, and does what comes of it. FALSE: the rest is the thread's. */
 static gboolean lead_once(QosLockclient *client)
 {
@@ -321,19 +406,19 @@ static gboolean lead_once(QosLockclient *client)
         tell_all(client);
     } while (!try_rest(client, waits) && begin_work(client, QOS_LOCKCLIENT_LEADER));
     if (waits)
-        call_thread(client);
+        qos_lockclient_call_thread(client);
     return goes_on && !waits;
 }
 
 void qos_lockclient_lead(QosLockclient *client, const QosLockUse *use, QosTime patience)
 {
-    const QosTime end = qos_lockclient_now() + patience;
+    const QosTime end = qos_lockclient_clock() + patience;
 
     qos_lockclient_lock(client);
     gboolean goes_on = client->worker == QOS_LOCKCLIENT_NOBODY;
     qos_mutex_unlock(&client->lock);
     while (goes_on && !g_atomic_int_get(&use->is_over)) {
-        const QosTime rest = end - qos_lockclient_now();
+        const QosTime rest = end - qos_lockclient_clock();
         goes_on =
             rest > 0 && qos_receive_wait(qos_link_receive(client->link), rest) && lead_once(client);
     }
@@ -342,7 +427,7 @@ void qos_lockclient_lead(QosLockclient *client, const QosLockUse *use, QosTime p
 void qos_lockclient_shrink(QosLockclient *client, double part)
 {
     qos_lockclient_lock(client);
-    qos_lockengine_shrink(client->engine, part, qos_lockclient_now());
+    qos_lockengine_shrink(client->engine, part, qos_lockclient_clock());
     qos_lockclient_unlock(client);
 }
 
@@ -352,28 +437,44 @@ static void pressed(gpointer arg)
     qos_lockclient_shrink(arg, PRESSED_PART);
 }
 
+/* `fd`: a timer; `func`: a GUnixFDSourceFunc. */
+static GSource *watch_timer(QosLockclient *client, int fd, GSourceFunc func)
+{
+    GSource *source = g_unix_fd_source_new(fd, G_IO_IN);
+
+    g_source_set_callback(source, func, client, NULL);
+    g_source_attach(source, client->context);
+    return source;
+}
+
+static void end_source(GSource *source)
+{
+    g_source_destroy(source);
+    g_source_unref(source);
+}
+
 static void *run(void *data)
 {
     QosLockclient *client = data;
-    GSource *timer = g_unix_fd_source_new(client->timer, G_IO_IN);
+    GSource *timer = watch_timer(client, client->timer, G_SOURCE_FUNC(on_timer));
+    GSource *alarm = watch_timer(client, client->alarm, G_SOURCE_FUNC(on_alarm));
     gboolean sleeps = FALSE;
 
     pthread_setname_np(pthread_self(), "lockclient");
     g_main_context_push_thread_default(client->context);
-    g_source_set_callback(timer, G_SOURCE_FUNC(on_timer), client, NULL);
-    g_source_attach(timer, client->context);
     qos_link_start(client->link);
     while (!atomic_load(&client->ends)) {
         g_main_context_iteration(client->context, sleeps);
         sleeps = work(client);
     }
-    g_source_destroy(timer);
-    g_source_unref(timer);
+    end_source(timer);
+    end_source(alarm);
     qos_lockclient_lock(client);
     client->worker = QOS_LOCKCLIENT_THREAD;
-    qos_lockengine_leave(client->engine, qos_lockclient_now());
+    qos_lockengine_leave(client->engine, qos_lockclient_clock());
     publish_and_unlock(client);
     qos_link_stop(client->link);
+    close_frames(client);
     g_main_context_pop_thread_default(client->context);
     return NULL;
 }
@@ -415,7 +516,9 @@ static gboolean start(QosLockclient *client, GError **error)
                               .welcomed = welcomed,
                               .received = received,
                               .deadlocked = deadlocked,
+                              .frame = frame,
                               .more = more,
+                              .urgent = urgent,
                               .failed = failed};
     int places[QOS_PRESSURE_PLACES];
 
@@ -425,7 +528,8 @@ static gboolean start(QosLockclient *client, GError **error)
     client->pressure =
         qos_pressure_new(places, qos_pressure_open(places), client->context, pressed, client);
     client->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (client->timer < 0) {
+    client->alarm = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (client->timer < 0 || client->alarm < 0) {
         qos_set_error(error, errno, "cannot make a timer: %s", g_strerror(errno));
         return FALSE;
     }
@@ -444,8 +548,8 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     copy_config(client, config);
     qos_mutex_init(&client->lock, QOS_MUTEX_LOCKCLIENT);
     pthread_cond_init(&client->tried, NULL);
-    client->timer = -1;
-    client->armed = QOS_NEVER;
+    client->timer = client->alarm = -1;
+    client->armed = client->due = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
     client->fastpaths = qos_lockengine_fastpaths(client->engine);
     client->context = g_main_context_new();
@@ -484,6 +588,8 @@ void qos_lockclient_free(QosLockclient *client)
     g_main_context_unref(client->context);
     if (client->timer >= 0)
         close(client->timer);
+    if (client->alarm >= 0)
+        close(client->alarm);
     qos_lockengine_free(client->engine);
     pthread_cond_destroy(&client->tried);
     qos_mutex_destroy(&client->lock);

@@ -65,6 +65,18 @@ typedef struct {
     void (*deadlocked)(guint64 wait, gpointer arg);
     /* There is no lender any more, and what was cached is lost; or there is one again. */
     void (*changed)(gboolean is_up, gpointer arg);
+
+    /* What travels beside the credits (core/wire_cluster.h); these three may be NULL. `client` is
+     * told because they may come before qos_lockclient_new() has returned. */
+    /* The server has welcomed the mount, before any frame of that connection; or the connection is
+     * no more, behind its last frame, and when the client is freed. By the link. */
+    void (*connected)(QosLockclient *client, gboolean is_connected, gpointer arg);
+    /* A payload of RULES, by the link; of BUDGET_GRANT, ADMIN_RESULT or EPOCH. FALSE: it is broken,
+     * and the connection is made anew. */
+    gboolean (*frame)(QosWireType type, const guint8 *payload, gsize length, gpointer arg);
+    /* A time of qos_lockclient_call_at() has come. By the link, perhaps while another thread makes
+     * other callbacks in its place. */
+    void (*due)(QosLockclient *client, gpointer arg);
 } QosLockclientConfig;
 
 /* Begins at once to look for the server, whether it is there or not. The strings are copied.
@@ -147,6 +159,22 @@ void qos_lockclient_shrink(QosLockclient *client, double part);
 void qos_lockclient_set_wait(QosLockclient *client, const QosWireWait *wait);
 /* It waits no more. */
 void qos_lockclient_end_wait(QosLockclient *client, guint64 id);
+
+/* --- what travels beside the credits; any thread --- */
+
+/* Bytes of such frames that wait for room in the socket, beyond which none are taken. */
+#define QOS_LOCKCLIENT_URGENT_MAX (4u << 20)
+/* Sends whole frames of RULES_SEEN, BUDGET_REPORT, ADMIN or EPOCH, ahead of all credits that are
+ * not written yet; takes them over. FALSE: they are dropped, because there is no open connection,
+ * or too much waits already. Frames of a connection that breaks are lost, and `connected` tells of
+ * it. */
+gboolean qos_lockclient_send(QosLockclient *client, GByteArray *frames);
+/* Calls `due` once, at that time of qos_lockclient_clock() or at one that was given before, if that
+ * is earlier. */
+void qos_lockclient_call_at(QosLockclient *client, QosTime when);
+/* CLOCK_BOOTTIME: goes on while the machine sleeps, and a time that has come meanwhile is due at
+ * once when it wakes up. */
+QosTime qos_lockclient_clock(void);
 
 /* For how long from now what is cached may be used, a duration; 0: not at all. Takes no lock. */
 QosTime qos_lockclient_valid(const QosLockclient *client);

@@ -11,7 +11,7 @@ static void unpin(QosLockclient *client, QosLockUse *use)
     if (!qos_fastpath_unpin(path, use->pin))
         return;
     qos_lockclient_lock(client);
-    qos_lockengine_unpin(client->engine, path, qos_lockclient_now());
+    qos_lockengine_unpin(client->engine, path, qos_lockclient_clock());
     qos_lockclient_unlock(client);
 }
 
@@ -56,7 +56,7 @@ QosCreditVerdict qos_lockclient_get(QosLockclient *client, const QosResource *re
         return QOS_CREDIT_GRANTED;
     qos_lockclient_lock(client);
     const QosCreditVerdict verdict =
-        get_locked(client, resource, want, flags, use, qos_lockclient_now());
+        get_locked(client, resource, want, flags, use, qos_lockclient_clock());
     qos_lockclient_unlock(client);
     return verdict;
 }
@@ -66,7 +66,7 @@ QosCreditVerdict qos_lockclient_convert(QosLockclient *client, const QosCredit *
 {
     qos_lockclient_lock(client);
     QosCreditVerdict verdict =
-        qos_lockengine_convert(client->engine, want, flags, use, qos_lockclient_now());
+        qos_lockengine_convert(client->engine, want, flags, use, qos_lockclient_clock());
     qos_lockclient_unlock(client);
     return verdict;
 }
@@ -75,7 +75,7 @@ QosCreditVerdict qos_lockclient_retry(QosLockclient *client, QosLockUse *use,
                                       QosCreditVerdict verdict, QosTime *since)
 {
     qos_lockclient_lock(client);
-    verdict = qos_lockengine_retry(client->engine, use, verdict, since, qos_lockclient_now());
+    verdict = qos_lockengine_retry(client->engine, use, verdict, since, qos_lockclient_clock());
     qos_lockclient_unlock(client);
     return verdict;
 }
@@ -87,7 +87,7 @@ void qos_lockclient_put(QosLockclient *client, QosLockUse *use)
         return;
     }
     qos_lockclient_lock(client);
-    qos_lockengine_put(client->engine, use, qos_lockclient_now());
+    qos_lockengine_put(client->engine, use, qos_lockclient_clock());
     qos_lockclient_unlock(client);
 }
 
@@ -109,7 +109,7 @@ gboolean qos_lockclient_has(QosLockclient *client, const QosResource *resource,
     if (is_open(client, resource, want))
         return TRUE;
     qos_lockclient_lock(client);
-    const QosTime now = qos_lockclient_now();
+    const QosTime now = qos_lockclient_clock();
     gboolean has = get_locked(client, resource, want, QOS_CREDIT_NON_BLOCK_LOCAL, &use, now) ==
                    QOS_CREDIT_GRANTED;
     if (has)
@@ -138,7 +138,7 @@ QosCreditVerdict qos_lockclient_await(QosLockclient *client, const QosResource *
 gboolean qos_lockclient_withdraw(QosLockclient *client, QosLockUse *use)
 {
     qos_lockclient_lock(client);
-    gboolean is_withdrawn = qos_lockengine_withdraw(client->engine, use, qos_lockclient_now());
+    gboolean is_withdrawn = qos_lockengine_withdraw(client->engine, use, qos_lockclient_clock());
     if (is_withdrawn)
         g_atomic_int_set(&use->is_over, TRUE);
     qos_lockclient_unlock(client);
@@ -149,7 +149,7 @@ void qos_lockclient_release(QosLockclient *client, const QosResource *resource,
                             const QosCredit *credit)
 {
     qos_lockclient_lock(client);
-    qos_lockengine_release(client->engine, resource, credit, qos_lockclient_now());
+    qos_lockengine_release(client->engine, resource, credit, qos_lockclient_clock());
     qos_lockclient_unlock(client);
 }
 
@@ -166,7 +166,7 @@ gboolean qos_lockclient_spare(QosLockclient *client, const QosResource *resource
 {
     qos_lockclient_lock(client);
     gboolean is_spared =
-        qos_lockengine_spare(client->engine, resource, times, qos_lockclient_now());
+        qos_lockengine_spare(client->engine, resource, times, qos_lockclient_clock());
     qos_lockclient_unlock(client);
     return is_spared;
 }
@@ -191,7 +191,7 @@ QosTime qos_lockclient_valid(const QosLockclient *client)
 
     if (until == 0)
         return 0;
-    const QosTime left = until - qos_lockclient_now();
+    const QosTime left = until - qos_lockclient_clock();
     return MAX(left, 0);
 }
 
@@ -215,7 +215,7 @@ void qos_lockclient_status(QosLockclient *client, QosLockclientStatus *ret_statu
     QosLockclientStatus status = {.server = client->config.server};
 
     qos_lockclient_lock(client);
-    qos_lockengine_status(client->engine, &status, qos_lockclient_now());
+    qos_lockengine_status(client->engine, &status, qos_lockclient_clock());
     status.state = client->is_open      ? QOS_LOCKCLIENT_UP
                    : client->is_refused ? QOS_LOCKCLIENT_REFUSED
                    : status.valid > 0   ? QOS_LOCKCLIENT_RECOVERING

@@ -8,8 +8,10 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>
 
 #include "base/units.h"
+#include "core/wire_frame.h"
 #include "fs/lockclient/receive.h"
 #include "net/certificate.h"
 #include "net/tls.h"
@@ -20,8 +22,20 @@
 #define RETRY_FIRST   100    /* ms */
 #define RETRY_LAST    5000   /* ms */
 #define SILENCE_LEAST QOS_SECOND
+#define PIECE_MAX     65536u /* bytes that are written before urgent frames are asked for again */
 
 typedef enum { IDLE, CONNECTING, GREETING, OPEN } State;
+
+/* Frames that the user has handed over. They are written in pieces: so many whole frames, or the
+ * part of one that is longer. What was begun goes on first, because TLS wants a write that had no
+ * room repeated with the same bytes. */
+typedef struct {
+    GByteArray *frames; /* NULL: none */
+    gsize sent;         /* bytes of these that are written */
+    gsize end;          /* of the piece that is being written */
+} Queue;
+
+enum { URGENT, USUAL, QUEUES };
 
 struct QosLink {
     QosLinkUser user;
@@ -39,12 +53,12 @@ struct QosLink {
     QosTime silence; /* that an open link may keep, a duration; ... */
     QosReceiver receiver;
 
-    QosMutex sending;   /* the rest; held across a write that does not wait */
-    GIOStream *stream;  /* the connection, or TLS on it; NULL: none */
-    gboolean is_open;   /* what the user has is sent */
-    gboolean is_full;   /* it is left to `output` */
-    GByteArray *unsent; /* NULL: none */
-    gsize sent;         /* of these */
+    QosMutex sending;  /* the rest; held across a write that does not wait */
+    GIOStream *stream; /* the connection, or TLS on it; NULL: none */
+    gboolean is_open;  /* what the user has is sent */
+    gboolean is_full;  /* it is left to `output` */
+    Queue queues[QUEUES];
+    Queue *begun; /* a piece of it is being written; NULL: none is */
 };
 
 static void begin(QosLink *link);
@@ -100,11 +114,12 @@ static void close_connection(QosLink *link)
     qos_receive_close(&link->receiver);
     lock(link);
     GIOStream *stream = g_steal_pointer(&link->stream);
-    GByteArray *unsent = g_steal_pointer(&link->unsent);
+    for (guint i = 0; i < QUEUES; i++)
+        g_clear_pointer(&link->queues[i].frames, g_byte_array_unref);
+    link->begun = NULL;
     link->is_open = link->is_full = FALSE;
     unlock(link);
     g_clear_object(&stream);
-    g_clear_pointer(&unsent, g_byte_array_unref);
     g_clear_object(&link->connection);
     link->state = IDLE;
 }
@@ -219,16 +234,26 @@ static gboolean take_welcome(QosLink *link, const guint8 *payload, gsize length)
     return link->state == OPEN;
 }
 
-/* Called by the thread that reads. */
+/* Called by the thread that reads. A page of rules takes long to read, so it is left to the
+ * context's thread: a leader has a request of its own. */
 static gboolean take(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
 {
     const QosLink *link = arg;
 
     if (link->state != OPEN)
         return FALSE;
-    if (type == QOS_WIRE_CREDITS)
+    switch (type) {
+    case QOS_WIRE_CREDITS:
         return link->user.received(payload, length, link->user.arg);
-    return type == QOS_WIRE_DEADLOCK && link->user.deadlocked(payload, length, link->user.arg);
+    case QOS_WIRE_DEADLOCK:
+        return link->user.deadlocked(payload, length, link->user.arg);
+    case QOS_WIRE_BUDGET_GRANT:
+    case QOS_WIRE_ADMIN_RESULT:
+    case QOS_WIRE_EPOCH:
+        return link->user.frame(type, payload, length, link->user.arg);
+    default:
+        return FALSE;
+    }
 }
 
 /* FALSE: there is no connection any more. */
@@ -239,6 +264,9 @@ static gboolean take_rest(QosWireType type, const guint8 *payload, gsize length,
 
     if (type == QOS_WIRE_WELCOME)
         return take_welcome(link, payload, length);
+    if (type == QOS_WIRE_RULES && link->state == OPEN &&
+        link->user.frame(type, payload, length, link->user.arg))
+        return TRUE;
     if (type == QOS_WIRE_REFUSED && qos_wire_get_refused(payload, length, &refused))
         fail(link, refused.reason, TRUE);
     else
@@ -253,11 +281,61 @@ static void ended(const char *reason, gpointer arg)
 
 /* --- writing --- */
 
-/* The next frames, of which nothing is sent yet. NULL: none. */
-static GByteArray *next_unsent(QosLink *link)
+/* Where the next piece ends: it has whole frames, or one that is longer alone. */
+static gsize end_of_piece(const Queue *queue)
 {
-    link->sent = 0;
-    return link->user.more(link->user.arg);
+    const GByteArray *frames = queue->frames;
+    gsize end = queue->sent;
+
+    while (frames->len - end > QOS_WIRE_LENGTH_SIZE) {
+        guint32 length;
+
+        memcpy(&length, frames->data + end, sizeof(length));
+        const gsize next = end + QOS_WIRE_LENGTH_SIZE + GUINT32_FROM_LE(length);
+        if (next > frames->len || (next - queue->sent > PIECE_MAX && end > queue->sent))
+            break;
+        end = next;
+    }
+    return end > queue->sent ? end : frames->len;
+}
+
+/* Takes what the user has, where all that was taken before is written. */
+static void fill(QosLink *link, guint which)
+{
+    Queue *queue = &link->queues[which];
+
+    if (queue->frames == NULL)
+        *queue = (Queue){.frames = which == URGENT ? link->user.urgent(link->user.arg)
+                                                   : link->user.more(link->user.arg)};
+}
+
+/* The next piece to be written: of urgent frames, where there are any. FALSE: there is nothing. */
+static gboolean begin_piece(QosLink *link, gboolean fills)
+{
+    for (guint i = 0; i < QUEUES; i++) {
+        Queue *queue = &link->queues[i];
+
+        if (fills)
+            fill(link, i);
+        if (queue->frames == NULL)
+            continue;
+        queue->end = end_of_piece(queue);
+        link->begun = queue;
+        return TRUE;
+    }
+    return FALSE;
+}
+
+static void note_sent(QosLink *link, gsize length)
+{
+    Queue *queue = link->begun;
+
+    queue->sent += length;
+    if (queue->sent < queue->end)
+        return;
+    link->begun = NULL;
+    if (queue->sent == queue->frames->len)
+        g_clear_pointer(&queue->frames, g_byte_array_unref);
 }
 
 /* FALSE, with *error: not all is sent. What was begun goes before all else, whichever thread goes
@@ -267,20 +345,17 @@ static gboolean write_locked(QosLink *link, GError **error)
     GPollableOutputStream *stream =
         G_POLLABLE_OUTPUT_STREAM(g_io_stream_get_output_stream(link->stream));
 
-    for (;;) {
-        if (link->unsent == NULL && link->is_open)
-            link->unsent = next_unsent(link);
-        if (link->unsent == NULL)
-            return TRUE;
+    while (link->begun != NULL || begin_piece(link, link->is_open)) {
+        const Queue *queue = link->begun;
+
         qos_mutex_assert_call(QOS_MUTEX_CALL_SOCKET);
         gssize length = g_pollable_output_stream_write_nonblocking(
-            stream, link->unsent->data + link->sent, link->unsent->len - link->sent, NULL, error);
+            stream, queue->frames->data + queue->sent, queue->end - queue->sent, NULL, error);
         if (length < 0)
             return FALSE;
-        link->sent += (gsize)length;
-        if (link->sent == link->unsent->len)
-            g_clear_pointer(&link->unsent, g_byte_array_unref);
+        note_sent(link, (gsize)length);
     }
+    return TRUE;
 }
 
 gboolean qos_link_try_send(QosLink *link)
@@ -341,9 +416,8 @@ static void greet(QosLink *link, GIOStream *stream)
     link->user.hello(&hello, link->user.arg);
     lock(link);
     link->stream = stream;
-    link->unsent = g_byte_array_new();
-    link->sent = 0;
-    qos_wire_put_hello(link->unsent, &hello);
+    link->queues[USUAL] = (Queue){.frames = g_byte_array_new()};
+    qos_wire_put_hello(link->queues[USUAL].frames, &hello);
     unlock(link);
     qos_receive_open(&link->receiver, stream, g_socket_connection_get_socket(link->connection),
                      link->context);
@@ -514,15 +588,15 @@ static void send_last(QosLink *link)
     g_socket_set_timeout(g_socket_connection_get_socket(link->connection), QOS_LINK_PATIENCE);
     lock(link);
     link->is_open = FALSE; /* this thread alone sends */
-    g_autoptr(GByteArray) unsent = g_steal_pointer(&link->unsent);
     unlock(link);
-    if (unsent == NULL)
-        unsent = next_unsent(link);
-    while (unsent != NULL &&
-           g_output_stream_write_all(stream, unsent->data + link->sent, unsent->len - link->sent,
-                                     NULL, NULL, NULL)) {
-        g_byte_array_unref(unsent);
-        unsent = next_unsent(link);
+    while (link->begun != NULL || begin_piece(link, TRUE)) {
+        const Queue *queue = link->begun;
+        const gsize length = queue->end - queue->sent;
+
+        if (!g_output_stream_write_all(stream, queue->frames->data + queue->sent, length, NULL,
+                                       NULL, NULL))
+            break;
+        note_sent(link, length);
     }
 }
 

@@ -7,6 +7,10 @@
  *     IDLE -> CONNECTING (socket, handshake) -> GREETING (HELLO sent) -> OPEN (WELCOME came)
  *      ^--------------------------------------------------------------------------'
  *
+ * There are two queues of frames to send. After a clean-up `more` may give megabytes of releases,
+ * and a report of budgets must not be late for that. So after 64 KiB at most the link asks for
+ * urgent frames again, and writes these first. Limit: what the socket has taken is ahead of them.
+ *
  * From IDLE to OPEN takes at most 10 s. An open connection is given up if nothing comes for half a
  * lease, in which the mount has asked for two answers at least.
  *
@@ -38,8 +42,14 @@ typedef struct {
     gboolean (*received)(const guint8 *payload, gsize length, gpointer arg);
     /* The payload of DEADLOCK; likewise. */
     gboolean (*deadlocked)(const guint8 *payload, gsize length, gpointer arg);
+    /* The payload of RULES, by the context's thread; of BUDGET_GRANT, ADMIN_RESULT or EPOCH, by any
+     * thread that reads. FALSE: it is broken. */
+    gboolean (*frame)(QosWireType type, const guint8 *payload, gsize length, gpointer arg);
     /* Frames to send, or NULL; the link takes them over. From any thread that sends. */
     GByteArray *(*more)(gpointer arg);
+    /* The same: frames that go before all that `more` gave and that is not written yet, but for the
+     * frames that were begun. */
+    GByteArray *(*urgent)(gpointer arg);
     /* It broke, or did not come about; for people. `is_refused`: the server said why. */
     void (*failed)(const char *reason, gboolean is_refused, gpointer arg);
 } QosLinkUser;

@@ -24,6 +24,7 @@ struct QosLockclient {
     GMainContext *context;      /* the thread's */
     QosLink *link;              /* the thread's */
     int timer;                  /* a timerfd */
+    int alarm;                  /* another, for `due` */
     QosPressure *pressure;      /* the thread's */
     _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
     _Atomic guint losses;       /* not behind `until` */
@@ -36,7 +37,9 @@ struct QosLockclient {
 
     QosMutex lock; /* the rest */
     QosLockengine *engine;
-    QosTime armed; /* for when the timer is */
+    GByteArray *urgent; /* frames that go before those of the engine; NULL: none */
+    QosTime armed;      /* for when the timer is */
+    QosTime due;        /* for when the alarm is */
     QosLockclientWorker worker;
     gboolean is_open, is_refused;
     gboolean is_tried;    /* the first attempt has ended; ... */
@@ -45,10 +48,12 @@ struct QosLockclient {
     guint64 opened;       /* how often */
 };
 
-QosTime qos_lockclient_now(void);
 void qos_lockclient_lock(QosLockclient *client);
 /* Sends what there is to send, and leaves the rest to the thread that works. */
 void qos_lockclient_unlock(QosLockclient *client);
+
+/* There is something that the thread alone does. */
+void qos_lockclient_call_thread(QosLockclient *client);
 
 /* Called by the leader (fs/lockclient/receive.h): reads until the use's wait is over, and works
  * meanwhile. If the thread works, it may tell what came before that: then there would be nothing to

@@ -4,6 +4,9 @@
 #include "fs/lockengine/outbox.h"
 
 #define UNSENT_MAX (8u << 20) /* bytes: beyond it messages are left out, and repeated later */
+/* Bytes from which on a frame takes no more messages, because urgent frames are written between two
+ * of them (fs/lockclient/link.h). */
+#define FRAME_FULL 65536u
 
 void qos_outbox_open(QosOutbox *outbox)
 {
@@ -57,6 +60,8 @@ void qos_outbox_add(QosOutbox *outbox, const QosCreditMessage *message, QosPoolS
         outbox->bytes = g_byte_array_new();
         outbox->batch = QOS_WIRE_NO_BATCH;
     }
+    if (outbox->batch != QOS_WIRE_NO_BATCH && outbox->bytes->len - outbox->batch >= FRAME_FULL)
+        outbox->batch = QOS_WIRE_NO_BATCH;
     if (outbox->bytes->len < UNSENT_MAX &&
         qos_wire_put_credits(outbox->bytes, &outbox->batch, message))
         count_sent(outbox, message);

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/wire.h"
+#include "core/wire_cluster.h"
 #include "fs/lockclient/client.h"
 
 #define PATIENCE (60 * G_TIME_SPAN_SECOND)
@@ -112,12 +112,28 @@ static void greet(Peer *peer, const guint8 *payload, gsize length)
     send_bytes(peer, bytes);
 }
 
+/* Answers by an ADMIN_RESULT with that id. */
+static void answer_seen(Peer *peer, const guint8 *payload, gsize length)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    char text[] = "";
+    QosWireSeen seen;
+
+    g_assert_true(qos_wire_get_seen(payload, length, &seen));
+    qos_wire_put_admin_result(bytes, &(QosWireAdminResult){.id = seen.version, .text = text});
+    send_bytes(peer, bytes);
+}
+
 static void take_frame(Peer *peer, QosWireType type, const guint8 *payload, gsize length)
 {
     QosCreditMessage message;
 
     if (type == QOS_WIRE_HELLO) {
         greet(peer, payload, length);
+        return;
+    }
+    if (type == QOS_WIRE_RULES_SEEN) {
+        answer_seen(peer, payload, length);
         return;
     }
     g_assert_cmpint(type, ==, QOS_WIRE_CREDITS);
@@ -257,6 +273,9 @@ typedef struct {
     QosTime patience; /* for so long the asking thread waits itself */
     gboolean is_stubborn;
     gint drops, lost, ups, downs;
+    gint welcomes, partings; /* of connections */
+    gint answers, alarms;
+    guint64 answer; /* the latest */
     QosResource dropped;
     QosCredit credit; /* of modes */
 } User;
@@ -325,6 +344,35 @@ static void changed(gboolean is_up, gpointer arg)
     note(user, is_up ? &user->ups : &user->downs);
 }
 
+static void connected(G_GNUC_UNUSED QosLockclient *client, gboolean is_connected, gpointer arg)
+{
+    User *user = arg;
+
+    note(user, is_connected ? &user->welcomes : &user->partings);
+}
+
+static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
+{
+    User *user = arg;
+    QosWireAdminResult result;
+
+    g_assert_cmpint(type, ==, QOS_WIRE_ADMIN_RESULT);
+    g_assert_true(qos_wire_get_admin_result(payload, length, &result));
+    pthread_mutex_lock(&user->lock);
+    user->answer = result.id;
+    pthread_mutex_unlock(&user->lock);
+    qos_wire_admin_result_clear(&result);
+    note(user, &user->answers);
+    return TRUE;
+}
+
+static void due(G_GNUC_UNUSED QosLockclient *client, gpointer arg)
+{
+    User *user = arg;
+
+    note(user, &user->alarms);
+}
+
 static void wait_for(User *user, const gint *counter, gint least)
 {
     const struct timespec limit = patience_ends();
@@ -383,7 +431,10 @@ static void init(World *w, QosTime lease, Manner manner)
                                             .drop = drop,
                                             .wanted = wanted,
                                             .lost = lost,
-                                            .changed = changed};
+                                            .changed = changed,
+                                            .connected = connected,
+                                            .frame = frame,
+                                            .due = due};
         g_autoptr(GError) error = NULL;
         pthread_mutex_init(&user->lock, NULL);
         pthread_cond_init(&user->changed, NULL);
@@ -462,7 +513,7 @@ static QosCreditVerdict end_waiting(Use *use)
     return use->verdict;
 }
 
-static QosCreditVerdict get(User *user, guint number, const QosCredit *want, Use *use)
+static inline QosCreditVerdict get(User *user, guint number, const QosCredit *want, Use *use)
 {
     QosCreditVerdict verdict = begin(user, number, want, use);
 
@@ -476,7 +527,7 @@ static inline gboolean has(User *user, guint number, const QosCredit *want)
     return qos_lockclient_has(user->client, &resource, want);
 }
 
-static void put(User *user, Use *use)
+static inline void put(User *user, Use *use)
 {
     qos_lockclient_put(user->client, &use->use);
     pthread_mutex_destroy(&use->lock);

@@ -2,7 +2,7 @@
  * The way to the lock server (fs/lockclient/link.h), with a peer at its other end that speaks
  * bytes. What many threads send arrives in order however slowly it is read. The tests also look at
  * what is told of a server that cannot be reached, says no welcome, or falls silent, and at which
- * thread reads what it says.
+ * thread reads what it says. Urgent frames pass a long clean-up.
  */
 #include <arpa/inet.h>
 #include <glib/gstdio.h>
@@ -13,13 +13,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/wire_cluster.h"
+#include "core/wire_frame.h"
 #include "fs/lockclient/link.h"
+#include "fs/lockengine/outbox.h"
 #include "net/munge.h"
 
 #define PATIENCE (60 * G_TIME_SPAN_SECOND)
 #define THREADS  4
-#define PIECES   64   /* that each thread sends */
-#define WORDS    4096 /* in a piece: all together are more than a socket holds */
+#define PIECES   64    /* that each thread sends */
+#define WORDS    4096  /* in a piece: all together are more than a socket holds */
+#define RELEASES 10000 /* likewise */
 
 /* --- links: with a thread that runs them --- */
 
@@ -37,8 +41,11 @@ typedef struct {
     gboolean is_welcome;
     char *reason;             /* of the first failure; NULL: none */
     guint32 added, handed_on; /* words to be sent, and handed to the link */
-    guint64 heard;            /* the last DEADLOCK; 0: none */
-    pthread_t teller;         /* the thread that told it */
+    GByteArray *clean_up;     /* to be sent as well; owned, as the next */
+    GByteArray *urgent;
+    guint64 heard;    /* the last DEADLOCK; 0: none */
+    guint frames;     /* that `frame` took: a bit for each type */
+    pthread_t teller; /* the thread that told the latest of these */
 } Link;
 
 static void hello(QosWireHello *ret_hello, gpointer arg G_GNUC_UNUSED)
@@ -79,12 +86,37 @@ static gboolean deadlocked(const guint8 *payload, gsize length, gpointer arg)
     return TRUE;
 }
 
+static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
+{
+    Link *link = arg;
+
+    if (length != 5 || memcmp(payload, "frame", length) != 0)
+        return FALSE;
+    pthread_mutex_lock(&link->lock);
+    link->frames |= 1u << type;
+    link->teller = pthread_self();
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
+    return TRUE;
+}
+
+static GByteArray *urgent(gpointer arg)
+{
+    Link *link = arg;
+
+    pthread_mutex_lock(&link->lock);
+    GByteArray *bytes = g_steal_pointer(&link->urgent);
+    pthread_mutex_unlock(&link->lock);
+    return bytes;
+}
+
 static GByteArray *more(gpointer arg)
 {
     Link *link = arg;
-    GByteArray *bytes = NULL;
 
     pthread_mutex_lock(&link->lock);
+    GByteArray *bytes = g_steal_pointer(&link->clean_up);
+    pthread_cond_broadcast(&link->changed);
     if (link->handed_on < link->added)
         bytes = g_byte_array_new();
     for (; link->handed_on < link->added; link->handed_on++)
@@ -127,6 +159,8 @@ static void link_free(gpointer data)
     pthread_mutex_destroy(&link->lock);
     pthread_cond_destroy(&link->changed);
     g_free(link->reason);
+    g_clear_pointer(&link->clean_up, g_byte_array_unref);
+    g_clear_pointer(&link->urgent, g_byte_array_unref);
     g_free(link);
 }
 
@@ -148,7 +182,9 @@ static Link *add(Runner *runner, const char *server)
                               .welcomed = welcomed,
                               .received = received,
                               .deadlocked = deadlocked,
+                              .frame = frame,
                               .more = more,
+                              .urgent = urgent,
                               .failed = failed};
 
     pthread_mutex_init(&link->lock, NULL);
@@ -330,6 +366,104 @@ static void test_many_send(void)
     peer_clear(&peer);
 }
 
+/* As a mount gives back that many credits. */
+static GByteArray *make_clean_up(void)
+{
+    QosOutbox outbox = {0};
+    QosCreditMessage message = {.type = QOS_MESSAGE_CANCEL, .session = 1};
+
+    qos_outbox_open(&outbox);
+    for (guint i = 1; i <= RELEASES; i++) {
+        message.sequence = i;
+        qos_resource_init(&message.resource, QOS_RESOURCE_INODE, &i, sizeof(i));
+        qos_outbox_add(&outbox, &message, (QosPoolSignal){0});
+    }
+    return qos_outbox_take(&outbox);
+}
+
+/* A frame of RULES_SEEN. */
+static GByteArray *make_seen(guint64 version)
+{
+    GByteArray *bytes = g_byte_array_new();
+
+    qos_wire_put_seen(bytes, &(QosWireSeen){.version = version});
+    return bytes;
+}
+
+/* Reads all releases, which come in order; returns how many came before the RULES_SEEN. */
+static guint read_releases(Peer *peer)
+{
+    guint count = 0, before = 0;
+    gboolean is_seen = FALSE;
+
+    while (count < RELEASES || !is_seen) {
+        g_autofree guint8 *frame = NULL;
+        guint32 length;
+
+        receive(peer, &length, sizeof(length));
+        length = GUINT32_FROM_LE(length);
+        g_assert_cmpuint(length, <=, QOS_WIRE_PAGE_MAX + 1024);
+        frame = g_malloc(length);
+        receive(peer, frame, length);
+        const guint8 *payload = frame + 1;
+        gsize rest = length - 1;
+        if (frame[0] == QOS_WIRE_RULES_SEEN) {
+            is_seen = TRUE;
+            before = count;
+            continue;
+        }
+        g_assert_cmpuint(frame[0], ==, QOS_WIRE_CREDITS);
+        while (rest > 0) {
+            QosCreditMessage message;
+            g_assert_true(qos_wire_get_credits(&payload, &rest, &message));
+            g_assert_cmpuint(message.sequence, ==, ++count);
+            qos_credit_message_clear(&message);
+        }
+    }
+    return before;
+}
+
+static gboolean is_handed_over(const Link *link)
+{
+    return link->clean_up == NULL;
+}
+
+/* The peer does not read until all is handed over: what the socket took, and the piece that was
+ * begun, is ahead of the urgent frame, and the rest of the clean-up behind it. */
+static void test_urgent(void)
+{
+    Runner runner;
+    Peer peer;
+
+    init(&runner);
+    peer_init(&peer);
+    Link *link = add(&runner, peer.server);
+    start(&runner);
+    welcome(&peer, 3600 * QOS_SECOND);
+    wait_for(link, is_welcome);
+    GByteArray *clean_up = make_clean_up();
+    const guint size = clean_up->len;
+    pthread_mutex_lock(&link->lock);
+    link->clean_up = clean_up;
+    pthread_mutex_unlock(&link->lock);
+    g_main_context_invoke(runner.context, send_rest, link->link);
+    wait_for(link, is_handed_over);
+    int held = 0;
+    socklen_t room = sizeof(held);
+    getsockopt(peer.socket, SOL_SOCKET, SO_SNDBUF, &held, &room);
+    g_assert_cmpuint(size, >, (guint)held + 4 * QOS_WIRE_PAGE_MAX);
+    pthread_mutex_lock(&link->lock);
+    link->urgent = make_seen(7);
+    pthread_mutex_unlock(&link->lock);
+    g_main_context_invoke(runner.context, send_rest, link->link);
+    const guint before = read_releases(&peer);
+    g_assert_cmpuint(before, <=,
+                     (guint)((guint64)RELEASES * ((guint)held + 2 * QOS_WIRE_PAGE_MAX) / size));
+    g_assert_null(link->reason);
+    clear(&runner);
+    peer_clear(&peer);
+}
+
 /* --- what is told --- */
 
 /* A TCP socket to which no connection comes about: its queue is full. Free with close(). */
@@ -428,6 +562,75 @@ static QosReceiver *lead(Link *link)
         g_usleep(100);
     }
     return receiver;
+}
+
+static const QosWireType told[] = {QOS_WIRE_RULES, QOS_WIRE_BUDGET_GRANT, QOS_WIRE_ADMIN_RESULT,
+                                   QOS_WIRE_EPOCH};
+
+static void say_frame(Peer *peer, QosWireType type, const char *payload)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    const gsize at = qos_wire_begin(bytes, (guint8)type);
+
+    g_byte_array_append(bytes, (const guint8 *)payload, (guint)strlen(payload));
+    qos_wire_end(bytes, at);
+    say(peer, bytes->data, bytes->len);
+}
+
+static gboolean has_all_frames(const Link *link)
+{
+    guint all = 0;
+
+    for (guint i = 0; i < G_N_ELEMENTS(told); i++)
+        all |= 1u << told[i];
+    return link->frames == all;
+}
+
+/* A leader hears what is short. Pages of rules, which take long to read, are left to the link. */
+static void check_who_hears(Peer *peer, Link *link)
+{
+    QosReceiver *receiver = lead(link);
+
+    for (guint i = 1; i < G_N_ELEMENTS(told); i++)
+        say_frame(peer, told[i], "frame");
+    say_frame(peer, QOS_WIRE_RULES, "frame");
+    do
+        g_assert_true(qos_receive_wait(receiver, PATIENCE * QOS_MICROSECOND));
+    while (qos_receive_read(receiver));
+    g_assert_true(pthread_equal(link->teller, pthread_self()));
+    g_assert_cmpuint(link->frames & 1u << QOS_WIRE_RULES, ==, 0);
+    qos_receive_cede(receiver);
+    wait_for(link, has_all_frames);
+    g_assert_false(pthread_equal(link->teller, pthread_self()));
+}
+
+/* Each kind of frame is told. One that is broken ends the connection, and so does one that only a
+ * mount sends. */
+static void test_frames(void)
+{
+    static const struct {
+        QosWireType type;
+        const char *payload;
+    } broken[] = {{QOS_WIRE_RULES, "?"},       {QOS_WIRE_BUDGET_GRANT, "?"},
+                  {QOS_WIRE_ADMIN_RESULT, ""}, {QOS_WIRE_EPOCH, "?"},
+                  {QOS_WIRE_ADMIN, "frame"},   {QOS_WIRE_RULES_SEEN, "frame"}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(broken); i++) {
+        Runner runner;
+        Peer peer;
+        init(&runner);
+        peer_init(&peer);
+        Link *link = add(&runner, peer.server);
+        start(&runner);
+        welcome(&peer, 3600 * QOS_SECOND);
+        wait_for(link, is_welcome);
+        check_who_hears(&peer, link);
+        say_frame(&peer, broken[i].type, broken[i].payload);
+        wait_for(link, has_failed);
+        g_assert_cmpstr(link->reason, ==, "what it says makes no sense");
+        clear(&runner);
+        peer_clear(&peer);
+    }
 }
 
 static gboolean has_heard_all(const Link *link)
@@ -529,6 +732,8 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/lockclient/link/many-send", test_many_send);
+    g_test_add_func("/lockclient/link/urgent", test_urgent);
+    g_test_add_func("/lockclient/link/frames", test_frames);
     g_test_add_func("/lockclient/link/reasons", test_reasons);
     g_test_add_func("/lockclient/link/led", test_led);
     g_test_add_func("/lockclient/link/bad-addresses", test_bad_addresses);
