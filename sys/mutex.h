@@ -49,6 +49,7 @@
     MUTEX(8, CLOSER, "QosCloser.lock")                                                             \
     MUTEX(8, RECEIVE, "QosReceiver.lock")                                                          \
     MUTEX(8, LOCKCLIENT, "QosLockclient.lock")                                                     \
+    MUTEX(8, ADMIN, "QosAdmin.lock")                                                               \
     MUTEX(8, GATE, "QosGate.lock")                                                                 \
     MUTEX(8, SERVER_DB, "QosServerDb.lock")
 

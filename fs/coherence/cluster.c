@@ -8,7 +8,8 @@
 #include <sys/vfs.h>
 
 #include "base/error.h"
-#include "core/wire.h"
+#include "core/wire_cluster.h"
+#include "fs/cluster/admin.h"
 #include "fs/coherence/coherence.h"
 #include "fs/filelocks/filelocks.h"
 #include "fs/lockclient/address.h"
@@ -136,6 +137,27 @@ static void deadlocked(guint64 wait, gpointer arg)
         qos_filelocks_deadlocked(fs->filelocks, wait);
 }
 
+static void connected(QosLockclient *client, gboolean is_connected, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    qos_admin_connected(fs->admin, client, is_connected);
+}
+
+static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    return type == QOS_WIRE_ADMIN_RESULT && qos_admin_result(fs->admin, payload, length);
+}
+
+static void due(QosLockclient *client G_GNUC_UNUSED, gpointer arg)
+{
+    const QosFs *fs = arg;
+
+    qos_admin_due(fs->admin);
+}
+
 /* --- beginning --- */
 
 gboolean qos_cluster_check(const char *source, const QosClusterConfig *config, GError **error)
@@ -174,10 +196,14 @@ QosLockclient *qos_cluster_start(QosFs *fs, QosDb *db, const QosClusterConfig *c
                                   .wanted = wanted,
                                   .lost = lost,
                                   .deadlocked = deadlocked,
-                                  .changed = changed};
+                                  .changed = changed,
+                                  .connected = connected,
+                                  .frame = frame,
+                                  .due = due};
 
     if (store == NULL || !qos_db_next_identity(db, &client.id, &client.incarnation, error))
         return NULL;
+    fs->admin = qos_admin_new();
     client.id = own_id(client.id, whole);
     return qos_lockclient_new(&client, error);
 }

@@ -2,7 +2,9 @@
  * The settings of a mount: the xattrs user.qosfs.* of its root, and what is saved of them.
  *
  * control_saver.c saves what changes by itself, control_files.c the hidden
- * directory, control_texts.c the texts of its files, and control_report.c the report.
+ * directory, control_texts.c the texts of its files, control_report.c the report,
+ * control_cluster.c what the lock server is asked, and control_value.c what it shares with this
+ * file.
  *
  * One set runs from its first step to its last under `setting`: it is parsed, saved and put in
  * force. This lock is held while SQLite works. That makes setters wait for one another, but they
@@ -19,14 +21,13 @@
 #include "base/error.h"
 #include "fs/control/state.h"
 
-#define VALUE_MAX  16384 /* bytes of a value that is set */
-#define XATTR_MAX  65536 /* the kernel's bound on a value */
-#define ERRORS_MAX 256   /* users with a last error that is kept */
+#define XATTR_MAX 65536 /* the kernel's bound on a value */
 
-#define RULES      "nrs_tbf_rule"
-#define ERROR      "last_error"
-#define DAEMON     "daemon"
-#define JOB        "job." /* and its id */
+#define RULES     "nrs_tbf_rule"
+#define CLUSTER   "cluster"
+#define ERROR     "last_error"
+#define DAEMON    "daemon"
+#define JOB       "job." /* and its id */
 
 /* --- loading --- */
 
@@ -249,22 +250,6 @@ static gboolean set_tunable(QosControl *control, QosTunable tunable, const char 
     return TRUE;
 }
 
-/* The value as a string: without the NUL or the blanks that tools put behind it. */
-static char *text_of(const char *value, size_t size, GError **error)
-{
-    if (size > VALUE_MAX) {
-        qos_set_error(error, E2BIG, "the value has %zu bytes; %d are taken", size, VALUE_MAX);
-        return NULL;
-    }
-    if (size > 0 && value[size - 1] == '\0')
-        size--;
-    if (memchr(value, '\0', size)) {
-        qos_set_error(error, EINVAL, "the value has a NUL byte inside");
-        return NULL;
-    }
-    return g_strchomp(g_strndup(value, size));
-}
-
 static gboolean set(QosControl *control, fuse_req_t request, const char *name, const char *value,
                     size_t size, GError **error)
 {
@@ -285,11 +270,11 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
     if (!is_rule && !qos_tunable_find(name, &tunable)) {
         g_autofree char *names = g_strjoinv(" ", (char **)qos_tunable_names);
 
-        qos_set_error(error, EINVAL, "there is no %s%s to set; there are: " RULES " %s",
+        qos_set_error(error, EINVAL, "there is no %s%s to set; there are: " RULES " " CLUSTER " %s",
                       QOS_XATTR_PREFIX, name, names);
         return FALSE;
     }
-    text = text_of(value, size, error);
+    text = qos_control_text_of(value, size, error);
     if (text) {
         qos_mutex_lock(&control->setting);
         good =
@@ -299,19 +284,6 @@ static gboolean set(QosControl *control, fuse_req_t request, const char *name, c
     return good;
 }
 
-/* Keeps the reason why a set of `uid` failed; NULL: it did not. */
-static void keep_error(QosControl *control, uid_t uid, const GError *error)
-{
-    qos_mutex_lock(&control->lock);
-    if (g_hash_table_size(control->errors) >= ERRORS_MAX)
-        g_hash_table_remove_all(control->errors);
-    if (error)
-        g_hash_table_replace(control->errors, GUINT_TO_POINTER(uid), g_strdup(error->message));
-    else
-        g_hash_table_remove(control->errors, GUINT_TO_POINTER(uid));
-    qos_mutex_unlock(&control->lock);
-}
-
 gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *value, size_t size)
 {
     QosControl *control = qos_fs(request)->control;
@@ -319,8 +291,13 @@ gboolean qos_control_setxattr(fuse_req_t request, const char *name, const char *
 
     if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
         return FALSE;
-    set(control, request, name + strlen(QOS_XATTR_PREFIX), value, size, &error);
-    keep_error(control, fuse_req_ctx(request)->uid, error);
+    name += strlen(QOS_XATTR_PREFIX);
+    if (strcmp(name, CLUSTER) == 0) {
+        qos_control_tell_cluster(request, value, size);
+        return TRUE;
+    }
+    set(control, request, name, value, size, &error);
+    qos_control_keep_error(control, fuse_req_ctx(request)->uid, error ? error->message : NULL);
     fuse_reply_err(request, error ? error->code : 0);
     return TRUE;
 }
@@ -332,7 +309,7 @@ gboolean qos_control_removexattr(fuse_req_t request, const char *name)
     if (!g_str_has_prefix(name, QOS_XATTR_PREFIX))
         return FALSE;
     qos_set_error(&error, EPERM, "%s cannot be removed, only set", name);
-    keep_error(qos_fs(request)->control, fuse_req_ctx(request)->uid, error);
+    qos_control_keep_error(qos_fs(request)->control, fuse_req_ctx(request)->uid, error->message);
     fuse_reply_err(request, error->code);
     return TRUE;
 }
@@ -403,6 +380,10 @@ gboolean qos_control_getxattr(fuse_req_t request, const char *name, size_t size)
     name += strlen(QOS_XATTR_PREFIX);
     if (g_str_has_prefix(name, JOB)) {
         qos_control_ask_job(request, size, name + strlen(JOB));
+        return TRUE;
+    }
+    if (g_str_has_prefix(name, CLUSTER ":")) {
+        qos_control_ask_cluster(request, size, name + strlen(CLUSTER ":"));
         return TRUE;
     }
     text = find_text(name);

@@ -4,9 +4,11 @@
  *
  * The xattrs are nrs_tbf_rule (write a command, read the list), nrs_policies and the other tunables
  * by name (fs/control/tunable.h), and last_error. Root and the mount's owner may set them; other
- * users get EPERM. They never reach the store, and are not listed. A set is atomic: it is parsed,
- * made durable (db/db.h), and then put in force. If one step fails, nothing has changed, the caller
- * gets the errno, and last_error has the reason in words, one for each uid that sets.
+ * users get EPERM. `cluster` and `cluster:WHAT` are for the lock server, which decides about users
+ * by itself (fs/control/control_cluster.c). The xattrs never reach the store, and are not listed. A
+ * set is atomic: it is parsed, made durable (db/db.h), and then put in force. If one step fails,
+ * nothing has changed, the caller gets the errno, and last_error has the reason in words, one for
+ * each uid that sets.
  *
  * The files of `.qosfs` have mode 0444: job_stats, jobs, rules, shares, metrics, state.json and its
  * parts, history. job_stats has 0644, because writing "clear" or a job id to it clears. Texts are

@@ -65,6 +65,21 @@ static inline QosRules *qos_control_rules(const QosControl *control)
     return rules;
 }
 
+/* --- fs/control/control_value.c --- */
+
+/* The value of a setting as a string, without the NUL or the blanks that tools put behind it. Free
+ * with g_free(). NULL, with *error (QOS_ERROR): it is too long, or is no string. */
+char *qos_control_text_of(const char *value, size_t size, GError **error);
+/* Keeps the reason why a set of `uid` failed; NULL: it did not. */
+void qos_control_keep_error(QosControl *control, uid_t uid, const char *reason);
+
+/* --- fs/control/control_cluster.c --- */
+
+/* Each asks the lock server, and replies when its answer comes: to a set of `cluster`, */
+void qos_control_tell_cluster(fuse_req_t request, const char *value, size_t size);
+/* and to a read of `cluster:WHAT` into so many bytes. */
+void qos_control_ask_cluster(fuse_req_t request, size_t size, const char *what);
+
 /* --- fs/control/control_texts.c --- */
 
 /* Each makes the text, or lets it be made, and replies: to an open of a file for reading, */

@@ -25,6 +25,7 @@
 #include "db/db.h"
 #include "fs/caller/cred.h"
 #include "fs/caller/resolver.h"
+#include "fs/cluster/admin.h"
 #include "fs/coherence/cluster.h"
 #include "fs/coherence/coherence.h"
 #include "fs/control/control.h"
@@ -400,6 +401,7 @@ static void stop(Mounter *mounter)
         fuse_session_destroy(fs->session);
     qos_control_free(fs->control);
     qos_filelocks_free(fs->filelocks);
+    qos_admin_free(fs->admin);
     if (mounter->is_up)
         qos_db_close(mounter->db);
     else

@@ -22,6 +22,7 @@ typedef struct QosPayPoints QosPayPoints;           /* fs/isolate/pay_point.h */
 typedef struct QosPassthroughs QosPassthroughs;     /* fs/store/passthrough.h */
 typedef struct QosCoherence QosCoherence;           /* fs/coherence/coherence.h */
 typedef struct QosLockclient QosLockclient;         /* fs/lockclient/client.h */
+typedef struct QosAdmin QosAdmin;                   /* fs/cluster/admin.h */
 typedef struct QosResolver QosResolver;             /* fs/caller/resolver.h */
 typedef struct QosRootAttr QosRootAttr;             /* fs/store/root_attr.h */
 typedef struct QosFileLocks QosFileLocks;           /* fs/filelocks/filelocks.h */
@@ -70,6 +71,7 @@ typedef struct QosFs {
         *filelocks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
     QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */
     QosCoherence *coherence;   /* NULL: likewise */
+    QosAdmin *admin;           /* NULL: likewise */
     gboolean knows_fsetid;     /* the kernel says which writers have CAP_FSETID */
 } QosFs;
 

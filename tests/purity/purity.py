@@ -45,7 +45,7 @@ FLOORS = {
     "base/": 0,
     "core/": 1, "fs/": 1, "fs/lockengine/": 1,
     "db/": 2, "net/": 2, "sys/": 2, "fs/caller/": 2, "fs/gate/": 2, "fs/lockclient/": 2, "fs/store/": 2, "fs/transport/": 2,
-    "fs/filelocks/": 3, "fs/request/": 3, "server/": 3,
+    "fs/cluster/": 3, "fs/filelocks/": 3, "fs/request/": 3, "server/": 3,
     "fs/coherence/": 4, "fs/control/": 4, "fs/isolate/": 4,
     "fs/ops/": 5,
     "fs/daemon/": 6, "fs/qosfs.": 6, "server/main.": 6, "sim/": 6, "tools/": 6,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/wire_cluster.h"
+#include "fs/cluster/admin.h"
 #include "fs/lockclient/client.h"
 
 #define PATIENCE (60 * G_TIME_SPAN_SECOND)
@@ -124,6 +125,23 @@ static void answer_seen(Peer *peer, const guint8 *payload, gsize length)
     send_bytes(peer, bytes);
 }
 
+/* Does what the command says: "say TEXT"; "fail ERRNO"; none other is answered. */
+static void answer_admin(Peer *peer, const guint8 *payload, gsize length)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    QosWireAdmin admin;
+
+    g_assert_true(qos_wire_get_admin(payload, length, &admin));
+    QosWireAdminResult result = {.id = admin.id, .text = admin.command};
+    if (g_str_has_prefix(admin.command, "fail "))
+        result.error = (guint)g_ascii_strtoull(admin.command + strlen("fail "), NULL, 10);
+    if (result.error != 0 || g_str_has_prefix(admin.command, "say ")) {
+        qos_wire_put_admin_result(bytes, &result);
+        send_bytes(peer, bytes);
+    }
+    qos_wire_admin_clear(&admin);
+}
+
 static void take_frame(Peer *peer, QosWireType type, const guint8 *payload, gsize length)
 {
     QosCreditMessage message;
@@ -134,6 +152,10 @@ static void take_frame(Peer *peer, QosWireType type, const guint8 *payload, gsiz
     }
     if (type == QOS_WIRE_RULES_SEEN) {
         answer_seen(peer, payload, length);
+        return;
+    }
+    if (type == QOS_WIRE_ADMIN) {
+        answer_admin(peer, payload, length);
         return;
     }
     g_assert_cmpint(type, ==, QOS_WIRE_CREDITS);
@@ -275,7 +297,8 @@ typedef struct {
     gint drops, lost, ups, downs;
     gint welcomes, partings; /* of connections */
     gint answers, alarms;
-    guint64 answer; /* the latest */
+    guint64 answer;  /* the latest */
+    QosAdmin *admin; /* NULL: the three callbacks beside the credits only count */
     QosResource dropped;
     QosCredit credit; /* of modes */
 } User;
@@ -344,10 +367,12 @@ static void changed(gboolean is_up, gpointer arg)
     note(user, is_up ? &user->ups : &user->downs);
 }
 
-static void connected(G_GNUC_UNUSED QosLockclient *client, gboolean is_connected, gpointer arg)
+static void connected(QosLockclient *client, gboolean is_connected, gpointer arg)
 {
     User *user = arg;
 
+    if (user->admin != NULL)
+        qos_admin_connected(user->admin, client, is_connected);
     note(user, is_connected ? &user->welcomes : &user->partings);
 }
 
@@ -357,6 +382,8 @@ static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpo
     QosWireAdminResult result;
 
     g_assert_cmpint(type, ==, QOS_WIRE_ADMIN_RESULT);
+    if (user->admin != NULL)
+        return qos_admin_result(user->admin, payload, length);
     g_assert_true(qos_wire_get_admin_result(payload, length, &result));
     pthread_mutex_lock(&user->lock);
     user->answer = result.id;
@@ -370,6 +397,8 @@ static void due(G_GNUC_UNUSED QosLockclient *client, gpointer arg)
 {
     User *user = arg;
 
+    if (user->admin != NULL)
+        qos_admin_due(user->admin);
     note(user, &user->alarms);
 }
 
@@ -410,7 +439,8 @@ static inline void wait_for_state(User *user, QosLockclientState state, const ch
     }
 }
 
-static void init(World *w, QosTime lease, Manner manner)
+/* With `admins`, each user has a QosAdmin. */
+static void init_with(World *w, QosTime lease, Manner manner, gboolean admins)
 {
     memset(w, 0, sizeof(*w));
     w->folder = g_dir_make_tmp("lockclient-XXXXXX", NULL);
@@ -438,9 +468,15 @@ static void init(World *w, QosTime lease, Manner manner)
         g_autoptr(GError) error = NULL;
         pthread_mutex_init(&user->lock, NULL);
         pthread_cond_init(&user->changed, NULL);
+        user->admin = admins ? qos_admin_new() : NULL;
         user->client = qos_lockclient_new(&config, &error);
         g_assert_no_error(error);
     }
+}
+
+static inline void init(World *w, QosTime lease, Manner manner)
+{
+    init_with(w, lease, manner, FALSE);
 }
 
 static void clear(World *w)
@@ -448,6 +484,7 @@ static void clear(World *w)
     for (guint i = 0; i < CLIENTS; i++) {
         User *user = &w->users[i];
         qos_lockclient_free(user->client);
+        qos_admin_free(user->admin);
         pthread_mutex_destroy(&user->lock);
         pthread_cond_destroy(&user->changed);
     }
