@@ -166,6 +166,9 @@ void qos_budget_mount_init(QosBudgetMount *mount, const QosBudgetConfig *config,
 /* There has been no way to the server since `since`: the mount asks in vain, without reports, from
  * then on at the latest. QOS_NEVER: it asks no more, because it wants nothing. */
 void qos_budget_mount_ask(QosBudgetMount *mount, QosTime since);
+/* The mount's clock stood still for a while, as it does while the machine sleeps: the lease may
+ * have ended at the server. So it ends here, and the answer to the latest report is void. */
+void qos_budget_mount_end_lease(QosBudgetMount *mount, QosTime now);
 /*
  * The rule has changed, or the mount's floor has: share, away, lease and floor are the new ones
  * from now on. The rate in force stays, but for what is beyond the new limit. With QOS_BUDGET_HARD

@@ -56,6 +56,12 @@ void qos_budget_mount_ask(QosBudgetMount *mount, QosTime since)
     mount->asking = since == QOS_NEVER ? QOS_NEVER : MIN(mount->asking, since);
 }
 
+void qos_budget_mount_end_lease(QosBudgetMount *mount, QosTime now)
+{
+    mount->until = MIN(mount->until, now);
+    mount->ticket++;
+}
+
 gboolean qos_budget_mount_is_away(const QosBudgetMount *mount, QosTime now)
 {
     return mount->asking != QOS_NEVER && now - mount->asking >= mount->lease;

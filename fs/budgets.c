@@ -179,6 +179,28 @@ void qos_budgets_set_connected(QosBudgets *budgets, gboolean is_connected, QosTi
         budgets->next = now;
 }
 
+void qos_budgets_slept(QosBudgets *budgets, QosSched *sched, QosTime now)
+{
+    GHashTableIter iter;
+    QosBudgetsEntry *entry;
+
+    g_hash_table_iter_init(&iter, budgets->by_name);
+    while (g_hash_table_iter_next(&iter, (gpointer *)&entry, NULL)) {
+        for (guint i = 0; i < QOS_UNITS; i++) {
+            QosBudgetsUnit *unit = &entry->units[i];
+
+            if (!unit->is_bound)
+                continue;
+            qos_budget_mount_end_lease(&unit->mount, now);
+            budgets->ticket = MAX(budgets->ticket, unit->mount.ticket);
+            unit->due = now;
+            qos_budgets_apply(entry, i, sched, now);
+        }
+    }
+    if (budgets->rules != NULL)
+        budgets->next = now;
+}
+
 QosTime qos_budgets_step(QosBudgets *budgets, QosSched *sched, QosTime now, GByteArray *frames)
 {
     g_autoptr(QosRules) rules = NULL;

@@ -54,6 +54,9 @@ void qos_budgets_set_rules(QosBudgets *budgets, QosSched *sched, QosRules *rules
  * asks in vain meanwhile, so what away= says holds when its leases have ended. */
 void qos_budgets_set_connected(QosBudgets *budgets, gboolean is_connected, QosTime now);
 
+/* The clock of `now` stood still while the machine slept: all leases end, and reports are due. */
+void qos_budgets_slept(QosBudgets *budgets, QosSched *sched, QosTime now);
+
 /* Appends frames of BUDGET_REPORT that are due, takes off rules that have expired, and puts rates
  * in force that changed by themselves. Returns when to call it again; QOS_NEVER where all classes
  * are idle, until the waker is called. It is also to be called after each of the other calls, which

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "core/wire_cluster.h"
 #include "fs/cluster/admin.h"
+#include "fs/cluster/shared_rules.h"
 #include "fs/coherence/coherence.h"
 #include "fs/filelocks/filelocks.h"
 #include "fs/lockclient/address.h"
@@ -141,20 +142,44 @@ static void connected(QosLockclient *client, gboolean is_connected, gpointer arg
 {
     const QosFs *fs = arg;
 
+    qos_shared_rules_connected(fs->shared_rules, client, is_connected);
     qos_admin_connected(fs->admin, client, is_connected);
+}
+
+/* A mount's grr has epochs of its own, and passes over those of the server. */
+static gboolean is_epoch(const guint8 *payload, gsize length)
+{
+    QosEpochMessage message;
+    const gboolean is_one = qos_wire_get_epoch(payload, length, &message);
+
+    if (is_one)
+        qos_epoch_message_clear(&message);
+    return is_one;
 }
 
 static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
 {
     const QosFs *fs = arg;
 
-    return type == QOS_WIRE_ADMIN_RESULT && qos_admin_result(fs->admin, payload, length);
+    switch (type) {
+    case QOS_WIRE_RULES:
+        return qos_shared_rules_page(fs->shared_rules, payload, length);
+    case QOS_WIRE_BUDGET_GRANT:
+        return qos_shared_rules_grant(fs->shared_rules, payload, length);
+    case QOS_WIRE_ADMIN_RESULT:
+        return qos_admin_result(fs->admin, payload, length);
+    case QOS_WIRE_EPOCH:
+        return is_epoch(payload, length);
+    default:
+        return FALSE;
+    }
 }
 
 static void due(QosLockclient *client G_GNUC_UNUSED, gpointer arg)
 {
     const QosFs *fs = arg;
 
+    qos_shared_rules_due(fs->shared_rules);
     qos_admin_due(fs->admin);
 }
 
@@ -204,6 +229,7 @@ QosLockclient *qos_cluster_start(QosFs *fs, QosDb *db, const QosClusterConfig *c
     if (store == NULL || !qos_db_next_identity(db, &client.id, &client.incarnation, error))
         return NULL;
     fs->admin = qos_admin_new();
+    fs->shared_rules = qos_shared_rules_new(fs->gate, client.incarnation);
     client.id = own_id(client.id, whole);
     return qos_lockclient_new(&client, error);
 }

@@ -32,6 +32,6 @@ gboolean qos_cluster_check(const char *source, const QosClusterConfig *config, G
 /* Begins, after the daemon's fork, and before requests come; `fs->source` and `fs->mountpoint` are
  * known. NULL with an error (QOS_ERROR) where that can never work; a server that is away is not
  * one. The end is qos_lockclient_free(), when no request is left; what hears of it
- * (fs->admin) is the caller's to free afterwards. */
+ * (fs->admin, fs->shared_rules) is the caller's to free afterwards. */
 QosLockclient *qos_cluster_start(QosFs *fs, QosDb *db, const QosClusterConfig *config,
                                  GError **error);

@@ -128,6 +128,8 @@ QosReport *qos_report_new(QosFs *fs, const QosTunables *tunables, QosTime starte
     qos_tunables_copy(&report->tunables, tunables);
     take_rules(report, fs->gate);
     qos_report_take_cluster(&report->cluster, fs->gate, jobs == QOS_REPORT_ALL_JOBS);
+    if (fs->shared_rules)
+        qos_shared_rules_fault(fs->shared_rules, report->cluster.fault);
     qos_report_take_adapt(&report->adapt, fs->gate);
     report->jobs = jobs == QOS_REPORT_ALL_JOBS ? qos_report_copy_jobs(fs->gate, &report->adapt)
                                                : g_ptr_array_new();

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "fs/cluster/shared_rules.h"
 #include "fs/control/tunable.h"
 #include "fs/history.h"
 #include "fs/lockclient/client.h"
@@ -75,6 +76,7 @@ typedef struct {
     QosRules *rules;       /* a reference, with `default`; NULL: there are none */
     QosRuleState *rule_states; /* as QosReport has them; owned */
     GArray *classes; /* of QosBudgetsClass, with strings of their own; NULL: none were asked for */
+    char fault[QOS_SHARED_RULES_FAULT_MAX + 1]; /* qos_shared_rules_fault() */
 } QosReportCluster;
 
 typedef struct {

@@ -355,6 +355,7 @@ static void add_cluster(JsonBuilder *builder, const QosReport *report, gboolean 
     qos_json_add_boolean(builder, "connected", terms->is_connected);
     add_moment(builder, "since", report, terms->since);
     qos_json_add_boolean(builder, "is_away", cluster->is_away);
+    qos_json_add_text(builder, "fault", cluster->fault);
     add_aways(builder, cluster);
     qos_json_begin_array(builder, "rules");
     for (guint i = 0; has_rules && i < qos_report_cluster_count(cluster); i++) {
@@ -389,7 +390,7 @@ static GString *make(const QosReport *report, Parts parts, const QosJob *job)
     if (parts & RULES)
         add_rules(builder, report, job);
     json_builder_end_array(builder);
-    if (report->cluster.terms.version > 0)
+    if (report->cluster.terms.version > 0 || report->cluster.fault[0] != '\0')
         add_cluster(builder, report, (parts & RULES) != 0, job);
     qos_json_begin_array(builder, "jobs");
     if (job)

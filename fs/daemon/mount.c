@@ -26,6 +26,7 @@
 #include "fs/caller/cred.h"
 #include "fs/caller/resolver.h"
 #include "fs/cluster/admin.h"
+#include "fs/cluster/shared_rules.h"
 #include "fs/coherence/cluster.h"
 #include "fs/coherence/coherence.h"
 #include "fs/control/control.h"
@@ -385,6 +386,7 @@ static void stop(Mounter *mounter)
     if (fs->gate)
         qos_gate_stop(fs->gate);
     qos_interrupts_stop(fs->interrupts);
+    qos_shared_rules_stop(fs->shared_rules);
     g_clear_pointer(&fs->lockclient, qos_lockclient_free);
     qos_coherence_free(fs->coherence);
     qos_pay_points_free(fs->pay_points);
@@ -402,6 +404,7 @@ static void stop(Mounter *mounter)
     qos_control_free(fs->control);
     qos_filelocks_free(fs->filelocks);
     qos_admin_free(fs->admin);
+    qos_shared_rules_free(fs->shared_rules);
     if (mounter->is_up)
         qos_db_close(mounter->db);
     else

@@ -122,7 +122,7 @@ void qos_gate_unlock_and_wake(QosGate *gate);
 /* What the mount has of the cluster's rates, for a caller that has qos_gate_lock(); NULL: it has no
  * lock server. */
 QosBudgets *qos_gate_budgets(QosGate *gate);
-/* Takes them over. Once, before qos_gate_start(). */
+/* Takes them over; once, with qos_gate_lock(). */
 void qos_gate_set_budgets(QosGate *gate, QosBudgets *budgets);
 
 /* Histograms over all jobs, for the metrics. */

@@ -21,6 +21,7 @@
 #include <gio/gio.h>
 #include <glib-unix.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -126,6 +127,12 @@ gboolean qos_lockclient_send(QosLockclient *client, GByteArray *frames)
     if (is_taken && !qos_link_try_send(client->link))
         qos_lockclient_call_thread(client);
     return is_taken;
+}
+
+void qos_lockclient_poke(QosLockclient *client)
+{
+    /* It fails where it was done very often since the thread has looked: that is enough. */
+    G_GNUC_UNUSED gssize length = write(client->poke, &(guint64){1}, sizeof(guint64));
 }
 
 void qos_lockclient_call_at(QosLockclient *client, QosTime when)
@@ -377,6 +384,7 @@ static gboolean on_timer(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer 
     return G_SOURCE_CONTINUE;
 }
 
+/* Of the alarm, and of the poke. */
 static gboolean on_alarm(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer data)
 {
     QosLockclient *client = data;
@@ -384,8 +392,8 @@ static gboolean on_alarm(int fd, GIOCondition condition G_GNUC_UNUSED, gpointer 
 
     G_GNUC_UNUSED gssize length = read(fd, &times, sizeof(times));
     qos_lockclient_lock(client);
-    const gboolean is_due = qos_lockclient_clock() >= client->due;
-    if (is_due)
+    const gboolean is_due = fd == client->poke || qos_lockclient_clock() >= client->due;
+    if (is_due && fd == client->alarm)
         client->due = QOS_NEVER;
     qos_mutex_unlock(&client->lock);
     if (is_due && client->config.due != NULL)
@@ -437,7 +445,7 @@ static void pressed(gpointer arg)
     qos_lockclient_shrink(arg, PRESSED_PART);
 }
 
-/* `fd`: a timer; `func`: a GUnixFDSourceFunc. */
+/* `fd`: a timer, or the poke; `func`: a GUnixFDSourceFunc. */
 static GSource *watch_timer(QosLockclient *client, int fd, GSourceFunc func)
 {
     GSource *source = g_unix_fd_source_new(fd, G_IO_IN);
@@ -458,6 +466,7 @@ static void *run(void *data)
     QosLockclient *client = data;
     GSource *timer = watch_timer(client, client->timer, G_SOURCE_FUNC(on_timer));
     GSource *alarm = watch_timer(client, client->alarm, G_SOURCE_FUNC(on_alarm));
+    GSource *poke = watch_timer(client, client->poke, G_SOURCE_FUNC(on_alarm));
     gboolean sleeps = FALSE;
 
     pthread_setname_np(pthread_self(), "lockclient");
@@ -469,6 +478,7 @@ static void *run(void *data)
     }
     end_source(timer);
     end_source(alarm);
+    end_source(poke);
     qos_lockclient_lock(client);
     client->worker = QOS_LOCKCLIENT_THREAD;
     qos_lockengine_leave(client->engine, qos_lockclient_clock());
@@ -529,7 +539,8 @@ static gboolean start(QosLockclient *client, GError **error)
         qos_pressure_new(places, qos_pressure_open(places), client->context, pressed, client);
     client->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     client->alarm = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (client->timer < 0 || client->alarm < 0) {
+    client->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (client->timer < 0 || client->alarm < 0 || client->poke < 0) {
         qos_set_error(error, errno, "cannot make a timer: %s", g_strerror(errno));
         return FALSE;
     }
@@ -548,7 +559,7 @@ QosLockclient *qos_lockclient_new(const QosLockclientConfig *config, GError **er
     copy_config(client, config);
     qos_mutex_init(&client->lock, QOS_MUTEX_LOCKCLIENT);
     pthread_cond_init(&client->tried, NULL);
-    client->timer = client->alarm = -1;
+    client->timer = client->alarm = client->poke = -1;
     client->armed = client->due = QOS_NEVER;
     client->engine = qos_lockengine_new(config->id, config->incarnation);
     client->fastpaths = qos_lockengine_fastpaths(client->engine);
@@ -590,6 +601,8 @@ void qos_lockclient_free(QosLockclient *client)
         close(client->timer);
     if (client->alarm >= 0)
         close(client->alarm);
+    if (client->poke >= 0)
+        close(client->poke);
     qos_lockengine_free(client->engine);
     pthread_cond_destroy(&client->tried);
     qos_mutex_destroy(&client->lock);

@@ -74,8 +74,8 @@ typedef struct {
     /* A payload of RULES, by the link; of BUDGET_GRANT, ADMIN_RESULT or EPOCH. FALSE: it is broken,
      * and the connection is made anew. */
     gboolean (*frame)(QosWireType type, const guint8 *payload, gsize length, gpointer arg);
-    /* A time of qos_lockclient_call_at() has come. By the link, perhaps while another thread makes
-     * other callbacks in its place. */
+    /* A time of qos_lockclient_call_at() has come, or it was poked. By the link, perhaps while
+     * another thread makes other callbacks in its place. */
     void (*due)(QosLockclient *client, gpointer arg);
 } QosLockclientConfig;
 
@@ -172,6 +172,8 @@ gboolean qos_lockclient_send(QosLockclient *client, GByteArray *frames);
 /* Calls `due` once, at that time of qos_lockclient_clock() or at one that was given before, if that
  * is earlier. */
 void qos_lockclient_call_at(QosLockclient *client, QosTime when);
+/* Calls `due` at once. Takes no lock, so that it may be called with any held. */
+void qos_lockclient_poke(QosLockclient *client);
 /* CLOCK_BOOTTIME: goes on while the machine sleeps, and a time that has come meanwhile is due at
  * once when it wakes up. */
 QosTime qos_lockclient_clock(void);

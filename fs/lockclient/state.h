@@ -25,6 +25,7 @@ struct QosLockclient {
     QosLink *link;              /* the thread's */
     int timer;                  /* a timerfd */
     int alarm;                  /* another, for `due` */
+    int poke;                   /* an eventfd, likewise */
     QosPressure *pressure;      /* the thread's */
     _Atomic QosTime until;      /* of the engine, for qos_lockclient_valid() */
     _Atomic guint losses;       /* not behind `until` */

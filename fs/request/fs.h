@@ -23,6 +23,7 @@ typedef struct QosPassthroughs QosPassthroughs;     /* fs/store/passthrough.h */
 typedef struct QosCoherence QosCoherence;           /* fs/coherence/coherence.h */
 typedef struct QosLockclient QosLockclient;         /* fs/lockclient/client.h */
 typedef struct QosAdmin QosAdmin;                   /* fs/cluster/admin.h */
+typedef struct QosSharedRules QosSharedRules;       /* fs/cluster/shared_rules.h */
 typedef struct QosResolver QosResolver;             /* fs/caller/resolver.h */
 typedef struct QosRootAttr QosRootAttr;             /* fs/store/root_attr.h */
 typedef struct QosFileLocks QosFileLocks;           /* fs/filelocks/filelocks.h */
@@ -69,10 +70,11 @@ typedef struct QosFs {
     QosPassthroughs *passthroughs;
     QosFileLocks
         *filelocks; /* NULL: no lock server, the kernel keeps the locks of this mount alone */
-    QosLockclient *lockclient; /* NULL: the mount is alone (no server=) */
-    QosCoherence *coherence;   /* NULL: likewise */
-    QosAdmin *admin;           /* NULL: likewise */
-    gboolean knows_fsetid;     /* the kernel says which writers have CAP_FSETID */
+    QosLockclient *lockclient;    /* NULL: the mount is alone (no server=) */
+    QosCoherence *coherence;      /* NULL: likewise */
+    QosAdmin *admin;              /* NULL: likewise */
+    QosSharedRules *shared_rules; /* NULL: likewise */
+    gboolean knows_fsetid;        /* the kernel says which writers have CAP_FSETID */
 } QosFs;
 
 /* TRUE with a lock server: other mounts change the store too, and tell of it. */

@@ -15,6 +15,7 @@
 
 #include "core/wire_cluster.h"
 #include "fs/cluster/admin.h"
+#include "fs/cluster/shared_rules.h"
 #include "fs/lockclient/client.h"
 
 #define PATIENCE (60 * G_TIME_SPAN_SECOND)
@@ -298,7 +299,8 @@ typedef struct {
     gint welcomes, partings; /* of connections */
     gint answers, alarms;
     guint64 answer;  /* the latest */
-    QosAdmin *admin; /* NULL: the three callbacks beside the credits only count */
+    QosAdmin *admin; /* NULL: the three callbacks beside the credits only count; as the next */
+    QosSharedRules *shared;
     QosResource dropped;
     QosCredit credit; /* of modes */
 } User;
@@ -373,6 +375,8 @@ static void connected(QosLockclient *client, gboolean is_connected, gpointer arg
 
     if (user->admin != NULL)
         qos_admin_connected(user->admin, client, is_connected);
+    if (user->shared != NULL)
+        qos_shared_rules_connected(user->shared, client, is_connected);
     note(user, is_connected ? &user->welcomes : &user->partings);
 }
 
@@ -399,6 +403,8 @@ static void due(G_GNUC_UNUSED QosLockclient *client, gpointer arg)
 
     if (user->admin != NULL)
         qos_admin_due(user->admin);
+    if (user->shared != NULL)
+        qos_shared_rules_due(user->shared);
     note(user, &user->alarms);
 }
 

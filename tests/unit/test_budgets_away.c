@@ -144,11 +144,43 @@ static void test_rests_while_away(void)
     world_clear(&w);
 }
 
+/* The machine sleeps with a report under way: the server has lent the rate on. The class is at its
+ * floor at once, and what was answered before counts no more; it asks at once. */
+static void test_slept(void)
+{
+    World w;
+    Item item, before;
+
+    world_init(&w);
+    rule(&w, 5, "start all jobid={*} rate=1000");
+    enforce(&w);
+    use_many(&w, "j", 1);
+    step_at(&w, w.f.now, &item);
+    g_assert_true(step_at(&w, w.f.now + E / 4, &item));
+    grant(&w, &item, 40 * KILO);
+    w.f.now += E / 2;
+    use_many(&w, "j", 2);
+    g_assert_true(step_at(&w, w.f.now + E / 2, &before));
+    g_assert_cmpuint(rate(&w, "j"), ==, 40 * KILO);
+    qos_budgets_slept(w.budgets, w.f.sched, w.f.now);
+    g_assert_cmpuint(rate(&w, "j"), ==, 12500);
+    grant(&w, &before, 40 * KILO);
+    g_assert_cmpuint(rate(&w, "j"), ==, 12500);
+    QosRequest *waiting = use(&w, "j", 0);
+    g_assert_true(step_at(&w, w.f.now, &item));
+    g_assert_cmpuint(item.ticket, >, before.ticket);
+    grant(&w, &item, 20 * KILO);
+    g_assert_cmpuint(rate(&w, "j"), ==, 20 * KILO);
+    drain(&w, &waiting, waiting != NULL);
+    world_clear(&w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/budgets-away/away", test_away);
     g_test_add_func("/budgets-away/another-life-of-the-server", test_another_life_of_the_server);
     g_test_add_func("/budgets-away/rests-while-away", test_rests_while_away);
+    g_test_add_func("/budgets-away/slept", test_slept);
     return g_test_run();
 }
