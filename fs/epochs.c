@@ -17,6 +17,8 @@ struct QosEpochs {
     QosEpochHandler *handler; /* NULL: no server was met */
     gboolean is_joined;
     GArray *actions;
+    void (*waker)(void *arg);
+    void *waker_arg;
 };
 
 QosEpochs *qos_epochs_new(void)
@@ -34,6 +36,12 @@ void qos_epochs_free(QosEpochs *epochs)
     qos_epoch_free(epochs->handler);
     g_array_unref(epochs->actions);
     g_free(epochs);
+}
+
+void qos_epochs_set_waker(QosEpochs *epochs, void (*waker)(void *arg), void *arg)
+{
+    epochs->waker = waker;
+    epochs->waker_arg = arg;
 }
 
 /* Another server counts its epochs by its own incarnation, which may be smaller: so the handler,
@@ -59,7 +67,8 @@ void qos_epochs_join(QosEpochs *epochs, QosSched *sched, QosOwnerId server, guin
     if (epochs->handler == NULL || server != epochs->server)
         make_handler(epochs, server, incarnation);
     epochs->is_joined = epochs->handler != NULL;
-    qos_sched_set_epochs(sched, epochs->handler, epochs->actions, now);
+    qos_sched_set_epochs(sched, epochs->handler, epochs->actions, epochs->waker, epochs->waker_arg,
+                         now);
 }
 
 void qos_epochs_leave(QosEpochs *epochs, QosSched *sched, QosTime now)
@@ -67,7 +76,7 @@ void qos_epochs_leave(QosEpochs *epochs, QosSched *sched, QosTime now)
     if (!epochs->is_joined)
         return;
     epochs->is_joined = FALSE;
-    qos_sched_set_epochs(sched, NULL, NULL, now);
+    qos_sched_set_epochs(sched, NULL, NULL, NULL, NULL, now);
     g_array_set_size(epochs->actions, 0); /* there is nobody to tell that the policy has left */
 }
 

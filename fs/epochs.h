@@ -21,8 +21,12 @@ QosEpochs *qos_epochs_new(void);
 /* Without a server: qos_epochs_leave(). NULL is allowed. */
 void qos_epochs_free(QosEpochs *epochs);
 
-/* The server coordinates from now on. `incarnation` is the mount's towards it (qos_lockengine_
- * incarnation()): greater for each other server, and after each start of the mount. */
+/* `waker` is called when `step` is to be called at once: a policy has something for the server. It
+ * is called within functions of the scheduler, under its lock: as that of fs/budgets.h. */
+void qos_epochs_set_waker(QosEpochs *epochs, void (*waker)(void *arg), void *arg);
+
+/* The server coordinates from now on. `incarnation` > 0 is the mount's, and grows with each start.
+ */
 void qos_epochs_join(QosEpochs *epochs, QosSched *sched, QosOwnerId server, guint32 incarnation,
                      QosTime now);
 /* There is no server any more. */

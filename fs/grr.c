@@ -121,6 +121,13 @@ static void grr_start_epoch(void *self, gint64 epoch, const void *data, gsize le
     begin(grr, is_reduced ? data : &grr->wish, now);
 }
 
+/* What is left of the actions is for the peers. */
+static void wake_sender(const Grr *grr)
+{
+    if (grr->actions->len > 0 && grr->context->epoch_waker != NULL)
+        grr->context->epoch_waker(grr->context->epoch_waker_arg);
+}
+
 static void ask(Grr *grr, QosTime now)
 {
     g_autoptr(GBytes) data = g_bytes_new(&grr->wish, sizeof(grr->wish));
@@ -136,6 +143,7 @@ static void ask(Grr *grr, QosTime now)
         grr_start_epoch(grr, answer.epoch, sum, length, now);
         qos_epoch_message_clear(&answer);
     }
+    wake_sender(grr);
 }
 
 static gboolean is_over(const Grr *grr, QosTime now)
@@ -147,6 +155,7 @@ static gboolean is_over(const Grr *grr, QosTime now)
 static void leave(Grr *grr, QosTime now)
 {
     qos_epoch_last(grr->epochs, grr->epoch, now, grr->actions);
+    wake_sender(grr);
     grr->is_asking = FALSE;
     grr->epoch = QOS_EPOCH_FIRST;
     grr->epoch_end = now;

@@ -68,6 +68,8 @@ typedef struct {
     QosTime max_wait;        /* no request waits longer for a policy, QOS_NEVER = any time */
     QosEpochHandler *epochs; /* shared with the peers' schedulers; NULL = there are none */
     GArray *epoch_actions;   /* what it hands out; the policy takes the call-backs alone */
+    void (*epoch_waker)(void *arg); /* there are actions; may be NULL */
+    void *epoch_waker_arg;
 } QosPolicyContext;
 
 /*

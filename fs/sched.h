@@ -149,9 +149,11 @@ void qos_sched_set_budget_waker(QosSched *sched, void (*func)(void *arg), void *
  * bound the unit. qos_sched_next() is to be asked afterwards. */
 gboolean qos_sched_set_budget(QosSched *sched, guint64 id, QosUnit unit, guint64 rate, QosTime now);
 /* Policies that ask for epochs (fs/grr.c) share them with peers from now on: `handler` takes part
- * for this scheduler, and puts what is to be sent into `actions`; both are the caller's. NULL: each
- * policy has epochs of its own again. */
-void qos_sched_set_epochs(QosSched *sched, QosEpochHandler *handler, GArray *actions, QosTime now);
+ * for this scheduler, and puts what is to be sent into `actions`; both are the caller's. `waker` is
+ * called when there is something, within any function of the scheduler: it must not call the
+ * scheduler. `handler` NULL: each policy has epochs of its own again. */
+void qos_sched_set_epochs(QosSched *sched, QosEpochHandler *handler, GArray *actions,
+                          void (*waker)(void *arg), void *waker_arg, QosTime now);
 /* The call-back of such a handler, as QosPolicyClass.start_epoch. */
 void qos_sched_start_epoch(QosSched *sched, gint64 epoch, const void *data, gsize length,
                            QosTime now);

@@ -179,10 +179,13 @@ static void tell_epochs_changed(const QosLrs *lrs, QosTime now)
         lrs->class->epochs_changed(lrs->self, now);
 }
 
-void qos_sched_set_epochs(QosSched *sched, QosEpochHandler *handler, GArray *actions, QosTime now)
+void qos_sched_set_epochs(QosSched *sched, QosEpochHandler *handler, GArray *actions,
+                          void (*waker)(void *arg), void *waker_arg, QosTime now)
 {
     sched->context.epochs = handler;
     sched->context.epoch_actions = actions;
+    sched->context.epoch_waker = waker;
+    sched->context.epoch_waker_arg = waker_arg;
     tell_epochs_changed(sched->current, now);
     for (guint i = 0; i < sched->stopping->len; i++)
         tell_epochs_changed(sched->stopping->pdata[i], now);

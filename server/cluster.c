@@ -26,7 +26,7 @@ static void peer_free(gpointer data)
 
 /* --- the timer --- */
 
-static void send_grants(QosOwnerId client, const GByteArray *frames, gpointer arg)
+static void send_frames(QosOwnerId client, const GByteArray *frames, gpointer arg)
 {
     QosCluster *cluster = arg;
 
@@ -34,11 +34,16 @@ static void send_grants(QosOwnerId client, const GByteArray *frames, gpointer ar
         cluster->output.send_urgent(client, frames->data, frames->len, cluster->output.arg);
 }
 
-static void tick_budgets(QosCluster *cluster, QosTime now)
+/* Ends what is due, of budgets and of the policies' epochs. */
+static void tick_frames(QosCluster *cluster, QosTime now)
 {
+    QosTime next;
+
     cluster->is_due = FALSE;
-    cluster->budgets_at = qos_server_budgets_tick(cluster->budgets, now, send_grants, cluster);
-    qos_cluster_arm(cluster, cluster->budgets_at);
+    next = qos_server_budgets_tick(cluster->budgets, now, send_frames, cluster);
+    cluster->frames_at =
+        MIN(next, qos_server_epochs_step(cluster->epochs, now, send_frames, cluster));
+    qos_cluster_arm(cluster, cluster->frames_at);
 }
 
 static void job_expired(const char *id, gpointer arg)
@@ -67,7 +72,7 @@ static gboolean tick(gpointer data)
     QosTime now = qos_cluster_now();
 
     cluster->armed = 0;
-    tick_budgets(cluster, now);
+    tick_frames(cluster, now);
     qos_cluster_arm(cluster, expire(cluster, now));
     return G_SOURCE_CONTINUE;
 }
@@ -91,11 +96,11 @@ void qos_cluster_turned(QosCluster *cluster)
 {
     QosTime now;
 
-    if (!cluster->is_due && cluster->budgets_at == QOS_NEVER)
+    if (!cluster->is_due && cluster->frames_at == QOS_NEVER)
         return;
     now = qos_cluster_now();
-    if (cluster->is_due || now >= cluster->budgets_at)
-        tick_budgets(cluster, now);
+    if (cluster->is_due || now >= cluster->frames_at)
+        tick_frames(cluster, now);
 }
 
 /* --- the list in force --- */
@@ -328,6 +333,15 @@ static const char *take_report(QosCluster *cluster, QosOwnerId id, const guint8 
     return NULL;
 }
 
+static const char *take_epoch(QosCluster *cluster, QosOwnerId id, const guint8 *payload,
+                              gsize length)
+{
+    if (!qos_server_epochs_receive(cluster->epochs, id, payload, length, qos_cluster_now()))
+        return "an EPOCH that cannot be read, or that no mount sends";
+    cluster->is_due = TRUE;
+    return NULL;
+}
+
 const char *qos_cluster_frame(QosCluster *cluster, QosOwnerId id, QosWireType type,
                               const guint8 *payload, gsize length)
 {
@@ -343,7 +357,7 @@ const char *qos_cluster_frame(QosCluster *cluster, QosOwnerId id, QosWireType ty
     case QOS_WIRE_ADMIN:
         return take_admin(cluster, id, peer, payload, length);
     case QOS_WIRE_EPOCH:
-        return "EPOCH, which this server does not take";
+        return take_epoch(cluster, id, payload, length);
     default:
         g_return_val_if_reached("no frame of the cluster");
     }
@@ -370,6 +384,8 @@ void qos_cluster_disconnected(QosCluster *cluster, QosOwnerId id)
     if (!g_hash_table_remove(cluster->peers, &id))
         return;
     qos_cluster_mounts_disconnected(cluster->mounts, id, qos_cluster_now());
+    qos_server_epochs_leave(cluster->epochs, id, qos_cluster_now());
+    cluster->is_due = TRUE;
     update_terms(cluster);
     qos_cluster_arm(cluster, qos_cluster_now() + LOOK);
 }
@@ -430,10 +446,11 @@ QosCluster *qos_cluster_new(const QosServerOptions *options, QosServerDb *db,
         g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, (GDestroyNotify)g_bytes_unref);
     cluster->mounts = qos_cluster_mounts_new(&mounts_calls);
     cluster->budgets = qos_server_budgets_new(grace_of(record));
+    cluster->epochs = qos_server_epochs_new(record->incarnation);
     cluster->jobs = qos_server_jobs_new();
     cluster->epoch = qos_budget_epoch_for(0);
     cluster->lease = qos_budget_lease_for(cluster->epoch);
-    cluster->budgets_at = QOS_NEVER;
+    cluster->frames_at = QOS_NEVER;
     g_queue_init(&cluster->requests);
     start_timer(cluster);
     restore(cluster, record);
@@ -471,6 +488,7 @@ void qos_cluster_free(QosCluster *cluster)
     }
     qos_cluster_mounts_free(cluster->mounts);
     qos_server_budgets_free(cluster->budgets);
+    qos_server_epochs_free(cluster->epochs);
     qos_server_jobs_free(cluster->jobs);
     g_hash_table_unref(cluster->peers);
     g_hash_table_unref(cluster->pages);

@@ -4,6 +4,7 @@
  *     administrator -- request --> rules (server/cluster_rules.h) -- saved --> RULES to each mount
  *     mount -- RULES_SEEN --> which list and which part of floors it has (server/cluster_mounts.h)
  *     mount -- BUDGET_REPORT --> budgets (server/budgets.h) -- timer --> BUDGET_GRANT
+ *     mount -- EPOCH --> epochs of the policy grr (server/epochs.h) --> EPOCH
  *
  * The listener tells of connections and frames. A timer ends epochs, and takes expired rules, jobs
  * and mounts off. It stands before all other work of the loop, and is looked at after each turn of

@@ -5,6 +5,7 @@
 
 #include "net/complaint.h"
 #include "server/cluster.h"
+#include "server/epochs.h"
 
 /* A request that waits for the database. */
 typedef struct {
@@ -24,6 +25,7 @@ struct QosCluster {
     QosClusterRules *rules;
     QosClusterMounts *mounts;
     QosServerBudgets *budgets;
+    QosServerEpochs *epochs;
     QosServerJobs *jobs;
     GHashTable *peers;   /* QosOwnerId -> the peer of its connection */
     guint64 connections; /* so far: each has a number */
@@ -40,9 +42,9 @@ struct QosCluster {
     QosComplaints complaints;
 
     GSource *timer;
-    QosTime armed;      /* for when the timer is; 0: it is to be set */
-    QosTime budgets_at; /* when the budgets are due */
-    gboolean is_due;    /* a report has come */
+    QosTime armed;     /* for when the timer is; 0: it is to be set */
+    QosTime frames_at; /* when budgets or epochs are due */
+    gboolean is_due;   /* a report or an EPOCH has come */
 };
 
 static inline QosTime qos_cluster_now(void)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/budgets.h"
+#include "fs/epochs.h"
 #include "sys/clock.h"
 
 #define SLEPT       (10 * QOS_MILLISECOND) /* of the clocks' offset: more is no inaccuracy */
@@ -19,6 +20,7 @@
 
 struct QosSharedRules {
     QosGate *gate;
+    guint32 incarnation;
 
     /* The link's: */
     QosWireRules arriving;
@@ -26,6 +28,7 @@ struct QosSharedRules {
     QosOwnerId list_server; /* that sent the list in force; 0: none is */
 
     /* By the gate's lock: */
+    QosEpochs *epochs;
     QosLockclient *client; /* NULL: there was no connection yet, or it ends */
     QosTime asleep;        /* how much CLOCK_BOOTTIME was ahead of the gate's clock */
     char fault[QOS_SHARED_RULES_FAULT_MAX + 1];
@@ -74,7 +77,10 @@ static Turn begin_turn(QosSharedRules *shared)
 /* Releases the lock; what waits may go at other rates now. */
 static void end_turn(Turn *turn)
 {
-    const QosTime next = qos_budgets_step(turn->budgets, turn->sched, turn->now, turn->frames);
+    const QosTime budgets = qos_budgets_step(turn->budgets, turn->sched, turn->now, turn->frames);
+    const QosTime epochs =
+        qos_epochs_step(turn->shared->epochs, turn->sched, turn->now, turn->frames);
+    const QosTime next = MIN(budgets, epochs);
     QosLockclient *client = turn->shared->client;
 
     if (qos_sched_has_waiting(turn->sched))
@@ -90,7 +96,7 @@ static void end_turn(Turn *turn)
 
 /* --- what the lock client tells --- */
 
-/* A class of the gate's wakes: its lock is held. */
+/* A class of the gate's wakes, or its policy has something for the peers: its lock is held. */
 static void wake(void *arg)
 {
     const QosSharedRules *shared = arg;
@@ -116,6 +122,10 @@ void qos_shared_rules_connected(QosSharedRules *shared, QosLockclient *client,
      * its own list has come. */
     if (!is_connected || shared->server == shared->list_server)
         qos_budgets_set_connected(turn.budgets, is_connected, turn.now);
+    if (is_connected)
+        qos_epochs_join(shared->epochs, turn.sched, shared->server, shared->incarnation, turn.now);
+    else
+        qos_epochs_leave(shared->epochs, turn.sched, turn.now);
     end_turn(&turn);
 }
 
@@ -180,6 +190,16 @@ gboolean qos_shared_rules_grant(QosSharedRules *shared, const guint8 *payload, g
     return is_good;
 }
 
+gboolean qos_shared_rules_epoch(QosSharedRules *shared, const guint8 *payload, gsize length)
+{
+    Turn turn = begin_turn(shared);
+    const gboolean is_good =
+        qos_epochs_receive(shared->epochs, turn.sched, payload, length, turn.now);
+
+    end_turn(&turn);
+    return is_good;
+}
+
 void qos_shared_rules_due(QosSharedRules *shared)
 {
     Turn turn = begin_turn(shared);
@@ -202,6 +222,9 @@ QosSharedRules *qos_shared_rules_new(QosGate *gate, guint32 incarnation)
     QosBudgets *budgets = qos_budgets_new(incarnation);
 
     shared->gate = gate;
+    shared->incarnation = incarnation;
+    shared->epochs = qos_epochs_new();
+    qos_epochs_set_waker(shared->epochs, wake, shared);
     shared->asleep = time_asleep();
     qos_budgets_set_waker(budgets, wake, shared);
     qos_gate_lock(gate);
@@ -214,8 +237,9 @@ void qos_shared_rules_stop(QosSharedRules *shared)
 {
     if (shared == NULL)
         return;
-    qos_gate_lock(shared->gate);
+    QosSched *sched = qos_gate_lock(shared->gate);
     qos_budgets_set_waker(qos_gate_budgets(shared->gate), NULL, NULL);
+    qos_epochs_leave(shared->epochs, sched, qos_clock_now());
     qos_gate_unlock(shared->gate);
 }
 
@@ -224,5 +248,6 @@ void qos_shared_rules_free(QosSharedRules *shared)
     if (shared == NULL)
         return;
     qos_wire_rules_clear(&shared->arriving);
+    qos_epochs_free(shared->epochs);
     g_free(shared);
 }

@@ -1,10 +1,11 @@
 /*
  * The rules of the cluster at this mount: takes the lock server's list, puts it in force, and keeps
- * the mount's budgets (fs/budgets.h) going.
+ * the mount's budgets (fs/budgets.h) and its part in common epochs going.
  *
  *     server -- RULES, in pages --> read --> in force --> RULES_SEEN, reports
  *     server -- BUDGET_GRANT -----> in force --> wake what waits at the gate
  *     a time has come, a class wakes --> step --> reports
+ *     policy grr -- EPOCH --> server -- EPOCH --> the next epoch (fs/epochs.h)
  *
  * A list of thousands of rules takes long to read. So the lock client's thread reads it before it
  * takes the gate's lock. Nothing is sent with that lock held.
@@ -47,4 +48,6 @@ void qos_shared_rules_connected(QosSharedRules *shared, QosLockclient *client,
 gboolean qos_shared_rules_page(QosSharedRules *shared, const guint8 *payload, gsize length);
 /* The payload of BUDGET_GRANT. */
 gboolean qos_shared_rules_grant(QosSharedRules *shared, const guint8 *payload, gsize length);
+/* The payload of an EPOCH. */
+gboolean qos_shared_rules_epoch(QosSharedRules *shared, const guint8 *payload, gsize length);
 void qos_shared_rules_due(QosSharedRules *shared);

@@ -146,17 +146,6 @@ static void connected(QosLockclient *client, gboolean is_connected, gpointer arg
     qos_admin_connected(fs->admin, client, is_connected);
 }
 
-/* A mount's grr has epochs of its own, and passes over those of the server. */
-static gboolean is_epoch(const guint8 *payload, gsize length)
-{
-    QosEpochMessage message;
-    const gboolean is_one = qos_wire_get_epoch(payload, length, &message);
-
-    if (is_one)
-        qos_epoch_message_clear(&message);
-    return is_one;
-}
-
 static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpointer arg)
 {
     const QosFs *fs = arg;
@@ -169,7 +158,7 @@ static gboolean frame(QosWireType type, const guint8 *payload, gsize length, gpo
     case QOS_WIRE_ADMIN_RESULT:
         return qos_admin_result(fs->admin, payload, length);
     case QOS_WIRE_EPOCH:
-        return is_epoch(payload, length);
+        return qos_shared_rules_epoch(fs->shared_rules, payload, length);
     default:
         return FALSE;
     }
