@@ -145,15 +145,14 @@ static inline gboolean step_at(World *world, QosTime at, Item *item)
     return count == 1;
 }
 
-static inline void grant(World *world, const Item *item, double rate)
+/* The server answers the class of `item`. */
+static inline void grant_terms(World *world, const Item *item, const QosBudgetGrant *terms)
 {
-    const QosBudgetGrant terms = {
-        .ticket = item->ticket, .level = rate, .raise = rate, .lease = LEASE};
     g_autoptr(GByteArray) bytes = g_byte_array_new(), frames = g_byte_array_new();
     QosWireBudget answer = {.rule = item->rule, .unit = item->unit};
     gsize batch = QOS_WIRE_NO_BATCH;
 
-    qos_budget_grant_encode(&terms, bytes);
+    qos_budget_grant_encode(terms, bytes);
     g_strlcpy(answer.class, item->class, sizeof(answer.class));
     answer.bytes = bytes->data;
     answer.length = bytes->len;
@@ -161,6 +160,14 @@ static inline void grant(World *world, const Item *item, double rate)
     g_assert_true(qos_budgets_grant(world->budgets, world->f.sched,
                                     frames->data + QOS_WIRE_LENGTH_SIZE + 1,
                                     frames->len - QOS_WIRE_LENGTH_SIZE - 1, world->f.now));
+}
+
+static inline void grant(World *world, const Item *item, double rate)
+{
+    const QosBudgetGrant terms = {
+        .ticket = item->ticket, .level = rate, .raise = rate, .lease = LEASE};
+
+    grant_terms(world, item, &terms);
 }
 
 /* --- what is in force --- */
