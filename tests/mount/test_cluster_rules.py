@@ -108,3 +108,62 @@ def test_unmount_answers_what_waits(cluster):
         assert asker.returncode != 0
     wait_until(lambda: not qos.is_mounted(), what="the unmount")
     both.server.signal(signal.SIGCONT)
+
+
+# --- rules in force ---
+
+LIMIT = 8_000_000  # bytes a second of both mounts
+FLOOR = LIMIT / 10 / 8  # of each: a tenth, in eight parts
+
+
+def budget(qos, unit="bytes"):
+    """The mount's part of the one class that there is."""
+    classes = qos.state().get("cluster", {}).get("classes", [])
+    return next((item for item in classes if item["unit"] == unit), None)
+
+
+def rates(both):
+    return [item["rate"] if item else 0 for item in map(budget, both.mounts)]
+
+
+def start_writers(both):
+    """A process on each mount that writes as fast as it may, as one job."""
+    return [start_job("hog", "sh", "-c", "while dd if=/dev/zero of=$0 bs=64K count=10000 oflag=direct; do :; done",
+                      qos.dir / f"file{number}", stderr=subprocess.DEVNULL, start_new_session=True)
+            for number, qos in enumerate(both.mounts)]
+
+
+def moved(both):
+    """Bytes that the mounts have written for the job."""
+    jobs = [qos.job("hog") for qos in both.mounts]
+    return sum(job["write_bytes"] for job in jobs if job)
+
+
+def test_rule_holds_for_the_sum_of_mounts(cluster):
+    """It is the server's that lends the rates: without it each mount has its floor, and with it again their shares."""
+    both = cluster(lease=60)
+    both.expects_trouble()
+    tell(both.mounts[0], f"rule start big jobid={{hog}} bps={LIMIT} per=rule")
+    for qos in both.mounts:
+        wait_until(lambda qos=qos: qos.state().get("cluster", {}).get("count") == 1, what="the rule")
+    assert '"name":"big"' in ask(both.mounts[1], "rules")
+    writers = start_writers(both)
+    try:
+        wait_until(lambda: min(rates(both)) > 2 * FLOOR and sum(rates(both)) > 0.8 * LIMIT, what="their shares")
+        before, begun = moved(both), time.monotonic()
+        time.sleep(3)  # a while to count in
+        speed = (moved(both) - before) / (time.monotonic() - begun)
+        assert 0.75 * LIMIT < speed < 1.15 * LIMIT
+        both.server.kill()
+        begun = time.monotonic()
+        wait_until(lambda: rates(both) == [FLOOR, FLOOR], what="the floors")
+        assert time.monotonic() - begun > 0.5  # the leases held so long
+        both.server.start()
+        wait_until(lambda: sum(rates(both)) > 0.8 * LIMIT, what="their shares again")
+    finally:
+        for writer in writers:
+            os.killpg(writer.pid, signal.SIGKILL)
+            writer.wait()
+    tell(both.mounts[1], "rule stop big")
+    for qos in both.mounts:
+        wait_until(lambda qos=qos: qos.state().get("cluster", {}).get("count") == 0, what="the rule's end")
