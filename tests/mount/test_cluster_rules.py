@@ -126,6 +126,11 @@ def rates(both):
     return [item["rate"] if item else 0 for item in map(budget, both.mounts)]
 
 
+def have_shares(both):
+    """Whether both have more than what is theirs without a server, so both have found it."""
+    return min(rates(both)) > 2 * FLOOR and sum(rates(both)) > 0.8 * LIMIT
+
+
 def start_writers(both):
     """A process on each mount that writes as fast as it may, as one job."""
     return [start_job("hog", "sh", "-c", "while dd if=/dev/zero of=$0 bs=64K count=10000 oflag=direct; do :; done",
@@ -149,7 +154,7 @@ def test_rule_holds_for_the_sum_of_mounts(cluster):
     assert '"name":"big"' in ask(both.mounts[1], "rules")
     writers = start_writers(both)
     try:
-        wait_until(lambda: min(rates(both)) > 2 * FLOOR and sum(rates(both)) > 0.8 * LIMIT, what="their shares")
+        wait_until(lambda: have_shares(both), what="their shares")
         before, begun = moved(both), time.monotonic()
         time.sleep(3)  # a while to count in
         speed = (moved(both) - before) / (time.monotonic() - begun)
@@ -159,7 +164,7 @@ def test_rule_holds_for_the_sum_of_mounts(cluster):
         wait_until(lambda: rates(both) == [FLOOR, FLOOR], what="the floors")
         assert time.monotonic() - begun > 0.5  # the leases held so long
         both.server.start()
-        wait_until(lambda: sum(rates(both)) > 0.8 * LIMIT, what="their shares again")
+        wait_until(lambda: have_shares(both), what="their shares again")
     finally:
         for writer in writers:
             os.killpg(writer.pid, signal.SIGKILL)
