@@ -119,6 +119,38 @@ static void test_restart(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpuint(reopen(fixture)->incarnation, ==, 3);
 }
 
+static void note_durable(guint64 number, gpointer arg)
+{
+    *(guint *)arg = (guint)number;
+}
+
+/* Parts of floors and sizes of jobs; the number of a change says when it is durable. */
+static void test_cluster(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
+{
+    guint durable = 0;
+
+    qos_server_db_watch(fixture->db, note_durable, &durable);
+    qos_server_db_save_budget_client(fixture->db, G_MAXUINT64 - 1, "node:/mnt", 16);
+    qos_server_db_save_budget_client(fixture->db, 7, "other", 8);
+    qos_server_db_save_job(fixture->db, "4711", 12, 3, 99);
+    qos_server_db_save_job(fixture->db, "4712", 1, 1, 99);
+    qos_server_db_forget_job(fixture->db, "4712");
+    g_assert_cmpuint(qos_server_db_forget_budget_client(fixture->db, 7), ==, 6);
+    wait_for(&durable, 6);
+    const QosServerRecord *record = reopen(fixture);
+    g_assert_cmpuint(record->budget_clients->len, ==, 1);
+    const QosServerDbBudgetClient *client = record->budget_clients->pdata[0];
+    g_assert_cmpuint(client->id, ==, G_MAXUINT64 - 1);
+    g_assert_cmpstr(client->name, ==, "node:/mnt");
+    g_assert_cmpuint(client->parts, ==, 16);
+    g_assert_cmpuint(record->jobs->len, ==, 1);
+    const QosServerDbJob *job = record->jobs->pdata[0];
+    g_assert_cmpstr(job->id, ==, "4711");
+    g_assert_cmpuint(job->nodes, ==, 12);
+    g_assert_cmpuint(job->weight, ==, 3);
+    g_assert_cmpint(job->expires, ==, 99);
+}
+
 static void test_one_server(Fixture *fixture, G_GNUC_UNUSED gconstpointer data)
 {
     const QosServerDbCalls calls = {saved, trouble, fixture};
@@ -415,6 +447,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add("/db-server/restart", Fixture, NULL, set_up, test_restart, tear_down);
+    g_test_add("/db-server/cluster", Fixture, NULL, set_up, test_cluster, tear_down);
     g_test_add("/db-server/one-server", Fixture, NULL, set_up, test_one_server, tear_down);
     g_test_add("/db-server/damaged-server", Fixture, NULL, set_up, test_damaged_server, tear_down);
     g_test_add("/db-server/removed", Fixture, NULL, set_up, test_removed, tear_down);
