@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import BUILD, REPOSITORY, TIMEOUT, run, wait_until
+from harness import BUILD, REPOSITORY, TIMEOUT, wait_until
 
 pytestmark = pytest.mark.skipif(BUILD.resolve() != REPOSITORY / "build", reason="./run builds build/, which is not what is tested")
 
@@ -21,21 +21,32 @@ def places(tmp_path):
     for place in made:
         place.mkdir()
     yield made
-    for place in made[1:]:
-        subprocess.run(["umount", "-q", place], check=False)
+    unmount(made)
 
 
 def is_mounted(place):
     return subprocess.run(["mountpoint", "-q", place], check=False).returncode == 0
 
 
+def unmount(places):
+    """./run looks each second whether they are mounted, and what is looked at is busy."""
+    for place in places[1:]:
+        wait_until(lambda place=place: not is_mounted(place) or subprocess.run(["umount", place], check=False, stderr=subprocess.DEVNULL).returncode == 0,
+                   what=f"umount {place}")
+
+
+def folder_of(text):
+    """Where the server has its files."""
+    return text.split("--socket ")[1].split("/control")[0]
+
+
 def test_a_script_goes_on(places):
     done = subprocess.run([REPOSITORY / "run", "--cluster", *places], capture_output=True, text=True, timeout=600, check=True)
     assert "\033" not in done.stdout and "cluster rule start both 'jobid={*}' bps=20M" in done.stdout
-    folder = done.stdout.split("--socket ")[1].split("/control")[0]
+    folder = folder_of(done.stdout)
     (places[1] / "new").write_text("both")
     assert (places[2] / "new").read_text() == "both"
-    run("umount", *places[1:])
+    unmount(places)
     wait_until(lambda: not os.path.exists(folder), what="the server's end")
 
 
@@ -69,7 +80,7 @@ class Terminal:
 
     def close(self):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)  # what ends the server has nothing mounted to wait for
         os.close(self._fd)
 
 
@@ -77,6 +88,7 @@ class Terminal:
 def terminal(places):
     made = Terminal(places)
     yield made
+    unmount(places)
     made.close()
 
 
@@ -84,7 +96,7 @@ def test_a_terminal_shows_it_live(places, terminal):
     terminal.read_until("umount ")
     terminal.text = ""
     terminal.read_until("\033[H\033[J")
-    run("umount", *places[1:])
+    unmount(places)
     assert terminal.wait() == 0
     assert "They stay mounted" not in terminal.text
 
@@ -95,6 +107,6 @@ def test_an_interrupt_leaves_the_mounts(places, terminal):
     assert terminal.wait() == 0
     assert f"They stay mounted; umount {places[1]} {places[2]} ends it." in terminal.text
     assert is_mounted(places[1]) and is_mounted(places[2])
-    folder = terminal.text.split("--socket ")[1].split("/control")[0]
-    run("umount", *places[1:])
+    folder = folder_of(terminal.text)
+    unmount(places)
     wait_until(lambda: not os.path.exists(folder), what="the server's end")
