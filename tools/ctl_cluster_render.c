@@ -498,11 +498,12 @@ char *qos_ctl_render_cluster_why(JsonObject *why, const QosCtlStyle *style)
             "No rule of the cluster bounds job %s now: it is idle, or no rule is "
             "for it ('qosfsctl cluster rule list').\n",
             job);
-    if (nodes > 0 || weight > 0)
+    if (nodes > 0)
         g_string_append_printf(text,
-                               "The server knows job %s with nodes=%" G_GINT64_FORMAT
-                               " weight=%" G_GINT64_FORMAT ".\n",
-                               job, nodes, weight);
+                               "It counts as %" G_GINT64_FORMAT
+                               " node%s of weight %" G_GINT64_FORMAT
+                               " ('qosfsctl cluster job set' changes that).\n",
+                               nodes, plural(nodes), weight);
     for (guint i = 0; i < classes->len; i++)
         append_members(text, classes->pdata[i], style);
     append_more(text, why);

@@ -259,7 +259,7 @@ static void test_why(void)
         "op/s.\n"
         "  1 of these mounts is silent: what it may use is not lent to the others before its lease "
         "ends.\n"
-        "The server knows job 4711 with nodes=4 weight=1.\n"
+        "It counts as 4 nodes of weight 1 ('qosfsctl cluster job set' changes that).\n"
         "\n"
         "Rule big, bytes:\n"
         "MOUNT             WANTS      MAY USE        HOLDS\n"
