@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from harness import BUILD, SANITIZERS, TIMEOUT, job_environment
+from wire import WELCOME, hello
 
 OK, FAILED, USAGE, NOT_FOUND = range(4)
 
@@ -80,7 +81,9 @@ def test_it_survives_a_restart(cluster):
 
 
 def test_a_mount_without_the_rules_is_named(cluster):
-    with cluster.greet(0xabc, name=b"node1:/qos"):
+    with cluster.peer() as peer:
+        peer.send(hello(0xabc, name=b"node1:/qos"))
+        assert peer.receive()[0] == WELCOME
         ctl(cluster, "rule", "start", "big", "jobid={*}", "bps=200M")
         status = ctl(cluster, "status")
         assert "1 connected, 1 without these rules" in status and "node1:/qos  behind" in status, status
