@@ -114,7 +114,7 @@ QosClusterRules *qos_cluster_rules_new(const QosServerDbRules *saved, const GPtr
 
     rules->calls = *calls;
     rules->version = saved->version;
-    rules->list = qos_rules_new();
+    rules->list = qos_rules_new_cluster();
     rules->ids = ids_new();
     rules->log = g_ptr_array_new_with_free_func((GDestroyNotify)qos_server_db_log_entry_free);
     g_queue_init(&rules->waiting);

@@ -137,7 +137,7 @@ static void assert_results(Fixture *fixture, const char *expected)
     g_string_truncate(fixture->results, 0);
 }
 
-/* "VERSION: ID COMMAND; ..." of what mounts are told. */
+/* "VERSION: ID COMMAND; ..." of what mounts are told; each has scope=cluster, which is left out. */
 static void assert_list(const Fixture *fixture, const char *expected)
 {
     QosWireRules list = qos_cluster_rules_describe(fixture->rules, NOW);
@@ -146,8 +146,11 @@ static void assert_list(const Fixture *fixture, const char *expected)
     g_string_append_printf(text, "%" G_GUINT64_FORMAT ":", list.version);
     for (guint i = 0; i < list.total; i++) {
         const QosWireRule *rule = &g_array_index(list.rules, QosWireRule, i);
-        g_string_append_printf(text, "%s %" G_GUINT64_FORMAT " %s", i > 0 ? ";" : "", rule->id,
-                               rule->command);
+        const char *scope = strstr(rule->command, " scope=cluster");
+        g_assert_nonnull(scope);
+        g_string_append_printf(text, "%s %" G_GUINT64_FORMAT " %.*s%s", i > 0 ? ";" : "", rule->id,
+                               (int)(scope - rule->command), rule->command,
+                               scope + strlen(" scope=cluster"));
         if (rule->left != QOS_NEVER)
             g_string_append_printf(text, " (%" G_GINT64_FORMAT " ms)",
                                    rule->left / QOS_MILLISECOND);
@@ -244,6 +247,21 @@ static void test_refused(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     g_assert_cmpuint(qos_cluster_rules_version(fixture->rules), ==, 0);
 }
 
+/* The grammar is that of the cluster's list. */
+static void test_options(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    command(fixture, "start a jobid={x} bps=1M share=hard floor=20% away=stop");
+    answer(fixture, 0);
+    assert_results(fixture, "ok");
+    assert_list(fixture, "1: 1 start a jobid={x} bps=1M share=hard floor=20% away=stop");
+    command(fixture, "start b jobid={x} passthrough");
+    answer(fixture, 0);
+    assert_results(fixture,
+                   "22 b: the cluster's rules have scope=cluster, without passthrough; a rule for "
+                   "one mount is set with \"qosfsctl rule start ...\"");
+    assert_list(fixture, "1: 1 start a jobid={x} bps=1M share=hard floor=20% away=stop");
+}
+
 static void test_default(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     static const char *const commands[] = {"change default rate=10", "change default rank=a"};
@@ -255,8 +273,8 @@ static void test_default(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
         command(fixture, commands[i]);
         answer(fixture, 0);
         assert_results(fixture,
-                       "22 default is each mount's own, and the last: for all that no other rule "
-                       "of the cluster governs, start a rule with jobid={*} before it");
+                       "1 the cluster's default bounds nothing: it leaves to the mounts' own rules "
+                       "what no cluster rule matches; start a rule with jobid={*} instead");
     }
     assert_list(fixture, "1: 1 start a jobid={x} rate=10");
 }
@@ -416,7 +434,7 @@ static void test_damaged(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     assert_damaged(fixture, "start a jobid={x} speed=9",
                    "the saved rule of the cluster \"start a jobid={x} speed=9\" is refused: ");
     assert_damaged(fixture, "start z jobid={x} rate=1", "there is a rule \"z\" already");
-    assert_damaged(fixture, "change default rate=1", "it starts no rule");
+    assert_damaged(fixture, "change default rate=1", "the cluster's default bounds nothing");
     assert_damaged(fixture, "stop z", "it starts no rule");
 }
 
@@ -428,6 +446,7 @@ int main(int argc, char **argv)
     ADD("ids", test_ids);
     ADD("full-disk", test_full_disk);
     ADD("refused", test_refused);
+    ADD("options", test_options);
     ADD("default", test_default);
     ADD("waiting", test_waiting);
     ADD("forget", test_forget);
