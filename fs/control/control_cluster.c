@@ -82,7 +82,8 @@ static gboolean is_question(const char *what)
     static const char *const questions[] = {"rules", "log", "status", "jobs", "why", NULL};
     g_auto(GStrv) words = g_strsplit(what, " ", 2);
 
-    return words[0] != NULL && g_strv_contains(questions, words[0]);
+    return g_str_equal(what, "job list") ||
+           (words[0] != NULL && g_strv_contains(questions, words[0]));
 }
 
 void qos_control_ask_cluster(fuse_req_t request, size_t size, const char *what)
@@ -92,6 +93,7 @@ void qos_control_ask_cluster(fuse_req_t request, size_t size, const char *what)
     if (is_question(what))
         ask(waiting, what);
     else
-        answer(EINVAL, "what can be read of the cluster is: rules, log, status, jobs, why JOB",
+        answer(EINVAL,
+               "what can be read of the cluster is: rules, log, status, jobs, why JOB, job list",
                waiting);
 }
