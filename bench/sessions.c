@@ -1,0 +1,347 @@
+/*
+ * Many mounts' worth of sessions for bench/cluster sessions: what budgets cost the lock server.
+ *
+ * Two thousand mounts do not fit on a machine, and their requests are not what costs the server.
+ * So this program has the sessions alone: each says HELLO, takes the rules, acknowledges them, and
+ * reports every epoch what one class wants, by the mount's own law (core/budget_member.c).
+ *
+ *     bench-sessions SOCKET COUNT
+ *
+ * It prints "ready" once all are welcome, and from then on, a line each:
+ *
+ *     rules VERSION RULES FIRST LAST    all have the rules of that version: when the first and the
+ *                                       last session had; CLOCK_MONOTONIC, ns
+ *     traffic REPORTS GRANTS            of the last second
+ *
+ * Each session wants twice its part of the limit in an epoch or nothing, by turns of 2 s and 3 s
+ * as the mounts of docs/design/budget.md do. It ends with its input. Limit: no session is lost.
+ */
+#include <errno.h>
+#include <glib-unix.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/time.h"
+#include "core/budget.h"
+#include "core/wire_cluster.h"
+
+#define SESSIONS_MAX 100000
+#define READ_SIZE    65536
+#define EVENTS       256
+#define CLASS        "bench" /* of the rule: its job */
+#define WANTED       100     /* units a second that a hungry session wants */
+#define ON           (2 * QOS_SECOND)
+#define CYCLE        (5 * QOS_SECOND)
+
+typedef struct {
+    int fd;
+    guint number;
+    gboolean is_welcome;
+    QosWireReader reader;
+    QosWireRules list;
+    guint64 version; /* the latest that was acknowledged */
+    guint64 rule;    /* on the wire; 0: none */
+    gboolean was_idle;
+    QosBudgetMount mount;
+    guint64 served;
+    QosTime reported;
+} Session;
+
+static Session *sessions;
+static guint count, welcome;
+static QosTime epoch = QOS_BUDGET_EPOCH;
+static guint64 reports, grants;
+/* Of the newest version that any session has. */
+static struct {
+    guint64 version;
+    guint rules, seen;
+    QosTime first, last;
+} newest;
+
+G_GNUC_NORETURN
+static void die(const char *what)
+{
+    fprintf(stderr, "bench-sessions: %s: %s\n", what, g_strerror(errno));
+    exit(1);
+}
+
+static QosTime now(void)
+{
+    return g_get_monotonic_time() * QOS_MICROSECOND;
+}
+
+/* The server reads as fast as a session writes: a socket that is full is an error. */
+static void send_bytes(const Session *session, const GByteArray *bytes)
+{
+    if (send(session->fd, bytes->data, bytes->len, MSG_NOSIGNAL) != (gssize)bytes->len)
+        die("send");
+}
+
+static void greet(Session *session, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    QosWireHello hello = {.version = QOS_WIRE_VERSION,
+                          .id = ((guint64)session->number + 1) << 32 | 0x5e55,
+                          .incarnation = 1,
+                          .store = "bench"};
+
+    g_strlcpy(address.sun_path, path, sizeof(address.sun_path));
+    session->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (session->fd < 0 ||
+        connect(session->fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        !g_unix_set_fd_nonblocking(session->fd, TRUE, NULL))
+        die(path);
+    snprintf(hello.name, sizeof(hello.name), "node%u:/bench", session->number);
+    qos_wire_put_hello(bytes, &hello);
+    send_bytes(session, bytes);
+}
+
+/* --- rules --- */
+
+static void note_version(const QosWireRules *list)
+{
+    const QosTime moment = now();
+
+    if (list->version > newest.version) {
+        newest.version = list->version;
+        newest.rules = list->total;
+        newest.seen = 0;
+        newest.first = moment;
+    }
+    newest.last = moment;
+    if (list->version == newest.version && ++newest.seen == count) {
+        printf("rules %" G_GUINT64_FORMAT " %u %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n",
+               newest.version, newest.rules, newest.first, newest.last);
+        fflush(stdout);
+    }
+}
+
+/* The class of the first rule of the list: what the rule says is not read, as the server alone
+ * divides its rate. */
+static void follow_list(Session *session)
+{
+    const QosWireRules *list = &session->list;
+    const guint64 rule = list->total > 0 ? g_array_index(list->rules, QosWireRule, 0).id : 0;
+    const QosBudgetConfig config = {.share = QOS_BUDGET_FAIR,
+                                    .away = QOS_BUDGET_AWAY_FLOOR,
+                                    .epoch = list->epoch,
+                                    .lease = list->lease};
+
+    epoch = list->epoch;
+    if (rule != session->rule && rule != 0)
+        qos_budget_mount_init(&session->mount, &config, 1, 0, 1);
+    session->rule = rule;
+}
+
+static void take_rules(Session *session, const guint8 *payload, gsize length)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    QosWireRules page = {0};
+    QosWireSeen seen;
+
+    if (!qos_wire_get_rules(payload, length, &page) || !qos_wire_rules_join(&session->list, &page))
+        die("a page of rules that is none");
+    qos_wire_rules_clear(&page);
+    if (!qos_wire_rules_are_whole(&session->list))
+        return;
+    follow_list(session);
+    if (session->list.version > session->version)
+        note_version(&session->list);
+    session->version = session->list.version;
+    seen = (QosWireSeen){.version = session->list.version, .parts = session->list.parts};
+    qos_wire_put_seen(bytes, &seen);
+    send_bytes(session, bytes);
+}
+
+/* --- budgets --- */
+
+static void take_grants(Session *session, const guint8 *payload, gsize length)
+{
+    while (length > 0) {
+        QosWireBudget item;
+        QosBudgetGrant grant;
+
+        if (!qos_wire_get_budget(&payload, &length, &item) ||
+            !qos_budget_grant_decode(item.bytes, item.length, &grant))
+            die("a grant that is none");
+        grants += qos_budget_mount_grant(&session->mount, &grant, now());
+    }
+}
+
+/* Sessions are not hungry all at once. */
+static gboolean is_hungry(const Session *session, QosTime moment)
+{
+    return (moment + CYCLE * session->number / count) % CYCLE < ON;
+}
+
+static void report(Session *session, QosTime moment)
+{
+    const QosTime passed = moment - session->reported;
+    const guint64 demand = is_hungry(session, moment) ? WANTED * QOS_BUDGET_UNIT : 0;
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    g_autoptr(GByteArray) encoded = g_byte_array_new();
+    QosBudgetReport numbers = {0};
+    gsize batch = 0;
+
+    if (demand != 0)
+        session->served +=
+            (guint64)((double)MIN(demand, qos_budget_mount_rate(&session->mount, moment)) *
+                      (double)passed / (double)QOS_SECOND);
+    session->reported = moment;
+    if (demand == 0 && session->was_idle)
+        return;
+    session->was_idle = demand == 0;
+    qos_budget_mount_report(&session->mount, demand, session->served, moment, &numbers);
+    qos_budget_report_encode(&numbers, encoded);
+    qos_budget_report_clear(&numbers);
+    QosWireBudget item = {.rule = session->rule,
+                          .unit = 0,
+                          .class = CLASS,
+                          .bytes = encoded->data,
+                          .length = encoded->len};
+    qos_wire_put_budget(bytes, &batch, QOS_WIRE_BUDGET_REPORT, &item);
+    send_bytes(session, bytes);
+    reports++;
+}
+
+/* Those whose turn has come: each session has a place of its own in the epoch. */
+static void report_due(QosTime from, QosTime to)
+{
+    const guint first = (guint)((from % epoch) * count / epoch);
+    const guint end = (guint)((to % epoch) * count / epoch);
+
+    for (guint i = first; i != end; i = (i + 1) % count) {
+        if (sessions[i].rule != 0)
+            report(&sessions[i], to);
+    }
+}
+
+/* --- what comes --- */
+
+static void take_frame(Session *session, QosWireType type, const guint8 *payload, gsize length)
+{
+    QosWireRefused refused;
+
+    switch (type) {
+    case QOS_WIRE_WELCOME:
+        session->is_welcome = TRUE;
+        welcome++;
+        break;
+    case QOS_WIRE_RULES:
+        take_rules(session, payload, length);
+        break;
+    case QOS_WIRE_BUDGET_GRANT:
+        take_grants(session, payload, length);
+        break;
+    case QOS_WIRE_REFUSED:
+        if (qos_wire_get_refused(payload, length, &refused))
+            fprintf(stderr, "bench-sessions: refused: %s\n", refused.reason);
+        exit(1);
+    default: /* credits are for mounts that have files */
+        break;
+    }
+}
+
+static void receive(Session *session)
+{
+    static guint8 bytes[READ_SIZE];
+    const guint8 *payload;
+    QosWireVerdict verdict;
+    QosWireType type;
+    gsize length;
+    const gssize got = recv(session->fd, bytes, sizeof(bytes), 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0)
+        die("the server has closed a session");
+    qos_wire_reader_feed(&session->reader, bytes, (gsize)got);
+    while ((verdict = qos_wire_reader_next(&session->reader, &type, &payload, &length)) ==
+           QOS_WIRE_FRAME)
+        take_frame(session, type, payload, length);
+    if (verdict == QOS_WIRE_BROKEN)
+        die("the server sends what is no frame");
+}
+
+/* FALSE: the input has ended. */
+static gboolean wait_for_events(int poll, gint patience)
+{
+    struct epoll_event events[EVENTS];
+    const int got = epoll_wait(poll, events, EVENTS, patience);
+
+    for (int i = 0; i < got; i++) {
+        if (events[i].data.ptr == NULL)
+            return FALSE;
+        receive(events[i].data.ptr);
+    }
+    return TRUE;
+}
+
+static void watch(int poll, int fd, Session *session)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = session};
+
+    if (epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event) != 0)
+        die("epoll_ctl");
+}
+
+/* One after the other, so that the server's queue of connections is never full. */
+static void open_sessions(int poll, const char *path)
+{
+    for (guint i = 0; i < count; i++) {
+        sessions[i].number = i;
+        qos_wire_reader_init(&sessions[i].reader);
+        greet(&sessions[i], path);
+        watch(poll, sessions[i].fd, &sessions[i]);
+        while (!sessions[i].is_welcome) {
+            if (!wait_for_events(poll, -1))
+                exit(0);
+        }
+    }
+}
+
+static void tell_traffic(QosTime *next, QosTime moment)
+{
+    if (moment < *next)
+        return;
+    printf("traffic %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n", reports, grants);
+    fflush(stdout);
+    reports = grants = 0;
+    *next += QOS_SECOND;
+}
+
+int main(int argc, char **argv)
+{
+    const guint64 wanted = argc == 3 ? g_ascii_strtoull(argv[2], NULL, 10) : 0;
+    struct rlimit files = {.rlim_cur = SESSIONS_MAX, .rlim_max = SESSIONS_MAX};
+    const int poll = epoll_create1(EPOLL_CLOEXEC);
+    QosTime before, next;
+
+    if (wanted == 0 || wanted > SESSIONS_MAX / 2) {
+        fprintf(stderr, "usage: bench-sessions SOCKET COUNT\n");
+        return 2;
+    }
+    if (poll < 0 || setrlimit(RLIMIT_NOFILE, &files) != 0)
+        die("so many sockets");
+    count = (guint)wanted;
+    sessions = g_new0(Session, count);
+    watch(poll, STDIN_FILENO, NULL);
+    open_sessions(poll, argv[1]);
+    printf("ready\n");
+    fflush(stdout);
+    before = now();
+    next = before + QOS_SECOND;
+    while (wait_for_events(poll, 1)) {
+        const QosTime moment = now();
+
+        report_due(before, moment);
+        tell_traffic(&next, moment);
+        before = moment;
+    }
+    return 0;
+}
