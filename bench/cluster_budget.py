@@ -1,21 +1,22 @@
-"""The part `budget` of bench/cluster: does one rule hold for what twenty mounts do together, and is none of it left unused?
+"""The part `budget` of bench/cluster: does one rule hold for what twenty mounts do together, and how soon does a share move?
 
-What the store has read is compared with the rule (bench/cluster_fleet.py). Three runs for each rule and each way to divide it:
+What the store has read (bench/cluster_fleet.py) is compared with the rule. There are three runs for each rule and each way to divide it:
 
-    hunger    fio reads through all mounts, each for 2 s and not for 3 s on average (exponential), at a rate of its own. Together they want WANTED
-              times the rule. Windows of 1 s in steps of 100 ms are compared with the rule.
-    newcomer  19 mounts read as fast as they can; one that was idle begins. Timed is from when on it has 95 % of what each of the others has then:
-              the first moment, in steps of 50 ms, behind which 250 ms bring it that, less one request
-    loss      three mounts read as fast as they can; the daemon of one is killed, or stopped, or its network is cut. Timed is when the two others
-              have 95 % of what the three had, in a window of 100 ms. A mount that is cut off still has its floor, which is not counted
+    hunger    fio reads through all mounts. Each mount is hungry for 2 s and idle for 3 s on average (exponential), with a rate of its own. Together the
+              mounts want WANTED times the rule. Windows of 1 s, in steps of 100 ms, are compared with the rule.
+    newcomer  19 mounts read as fast as they can, and one that was idle begins. Timed is when it has 95 % of what each of the others has then:
+              the first moment, in steps of 50 ms, after which it gets that for 250 ms, less one request.
+    loss      Three mounts read as fast as they can. The daemon of one is killed or stopped, or its network is cut. Timed is when the two others
+              have 95 % of what the three had, in a window of 100 ms. What a mount that is cut off still has, its floor, is not counted.
 
-`none` is without a rule, and shows that the mounts want and can have more than the rules give. `equal` is what there is without rules of the cluster:
-each mount has a rule of its own of a twentieth. These two are hunger alone.
+`none` is without a rule: it shows that the mounts want, and can have, more than the rules give. `equal` is what there is without rules of the cluster:
+each mount has a rule of its own of a twentieth. With these two there is hunger alone.
 """
 import dataclasses
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -63,11 +64,15 @@ class Times:
     tries: int
     idle: float  # of a newcomer
     losses: int
+    settled: float  # before a loss
+    patience: float  # after it
+    kinds: list  # of losses
     megabytes: int  # of each file
 
 
-FULL = Times(61, 10, 5, 3, 64)
-QUICK = Times(4, 1, 1, 1, 32)
+FULL = Times(61, 10, 5, 3, 3, 4, ["killed", "stopped", "cut off"], 64)
+QUICK = Times(3, 1, 1, 1, 1.5, 2.5, ["killed", "cut off"], 32)
+QUICK_CASES = [("bps", "fair"), ("rate", "equal"), ("rate", "hard")]
 
 
 # --- hunger ---
@@ -87,11 +92,11 @@ def bursts(seconds, limit, seed):
 
 
 def fio_words(fleet, unit, plan):
-    """A job of fio for each burst: it queues 100 ms of its rate. It reads every other block, for behind one that it has just read the kernel would read
-    ahead, and the store would count that."""
+    """A job of fio for each burst, which queues 100 ms of its rate and reads every other block."""
     block = unit.request
-    lines = ["[global]", "rw=read", f"bs={block}", "zonemode=strided", f"zonesize={block}", f"zonerange={block}", f"zoneskip={block}", f"offset={block}", "direct=1", "ioengine=libaio", "thread=1", "time_based=1", "allow_file_create=0",
-             f"size={fleet.store.bytes - 2 * block}", "group_reporting=1"]
+    lines = ["[global]", "rw=read", f"bs={block}", "zonemode=strided", f"zonesize={block}", f"zonerange={block}", f"zoneskip={block}", f"offset={block}",
+             "direct=1", "ioengine=libaio", "thread=1", "time_based=1", "allow_file_create=0", f"size={fleet.store.bytes - 2 * block}",
+             "group_reporting=1"]
     for place, (number, begin, end, rate) in enumerate(plan):
         depth = max(4, round(rate / 10 / unit.per_request(unit.request)))
         lines += [f"[burst{place}]", f"filename={fleet.path(number)}", f"startdelay={round((LEAD + begin) * 1000)}ms",
@@ -234,8 +239,8 @@ def kill(fleet, number):
 
 
 def stop(fleet, number):
-    fleet.mounts[number].daemon.send_signal(19)
-    return lambda: fleet.mounts[number].daemon.send_signal(18)
+    fleet.mounts[number].daemon.send_signal(signal.SIGSTOP)
+    return lambda: fleet.mounts[number].daemon.send_signal(signal.SIGCONT)
 
 
 def cut(fleet, number):
@@ -246,12 +251,13 @@ def cut(fleet, number):
 LOSSES = {"killed": (kill, LOCAL_VICTIM), "stopped": (stop, LOCAL_VICTIM), "cut off": (cut, REMOTE_VICTIM)}
 
 
-def time_of_loss(fleet, unit, load, lose, victim, division):
+def time_of_loss(fleet, unit, load, kind, division, times):
     """ms until the others have what the three had."""
-    patience = 4
+    lose, victim = LOSSES[kind]
+    patience = times.patience
     for number in [*OTHERS, victim]:
         load.on(number)
-    load.record(3)
+    load.record(times.settled)
     moment = time.monotonic()
     mend = lose(fleet, victim)
     load.record(patience + 0.1)
@@ -270,8 +276,8 @@ def time_of_loss(fleet, unit, load, lose, victim, division):
 def loss(fleet, unit, division, times, aims):
     load, cells = Hunger(fleet, unit.big, 64), []
     try:
-        for name, (lose, victim) in LOSSES.items():
-            took = [time_of_loss(fleet, unit, load, lose, victim, division) for _ in range(times.losses)]
+        for name in times.kinds:
+            took = [time_of_loss(fleet, unit, load, name, division, times) for _ in range(times.losses)]
             aims.at_most(LOST, max(took), f"{unit.name}, {division}: the share of a mount that is {name} is back, ms")
             print(f"  {unit.name}, {division}: {name}: {took} ms", file=sys.stderr, flush=True)
             cells.append(f"{max(took):,} ms")
@@ -292,36 +298,44 @@ def set_rule(fleet, unit, division, is_on):
     return None
 
 
-HEAD = ["rule", "divided", "wanted / rule", "served / rule", "used", "over in 1 s: p99", "worst", "ahead of the rule", "over in 60 s", "daemons' CPU", "server's CPU",
-        "60 s, all hungry", "newcomer", *LOSSES]
+HUNGER_HEAD = ["wanted / rule", "served / rule", "used", "over in 1 s: p99", "worst", "ahead of the rule", "over in 60 s", "daemons' CPU",
+               "server's CPU"]
+
+
+def table(head, lines):
+    return ["| " + " | ".join(["rule", "divided", *head]) + " |", "|---" * (len(head) + 2) + "|", *("| " + " | ".join(line) + " |" for line in lines)]
 
 
 def measure(fleet, unit, division, times, seed, aims):
+    """The cells of both tables; of the second there are none without a rule of the cluster."""
     fleet.store.read_ahead(unit.read_ahead)
     set_rule(fleet, unit, division, True)
     try:
-        cells = hunger(fleet, unit, division, times, seed, aims)
+        counted = hunger(fleet, unit, division, times, seed, aims)
         if division not in USED:
-            return [unit.name, division, *cells, "", "", "", "", ""]
-        cells += newcomer(fleet, unit, division, times, aims)
-        return [unit.name, division, *cells, *loss(fleet, unit, division, times, aims)]
+            return counted, None
+        return counted, [*newcomer(fleet, unit, division, times, aims), *loss(fleet, unit, division, times, aims)]
     finally:
         set_rule(fleet, unit, division, False)
 
 
-def rows(arguments, aims):
-    """The table's rows below its head."""
-    times = QUICK if arguments.quick else FULL
-    with fleet_of(arguments.build, times.megabytes) as fleet:
-        for unit in UNITS:
-            for division in DIVISIONS:
-                if arguments.only in f"{unit.name}, {division}":
-                    print(f"  {unit.name}, {division}", file=sys.stderr, flush=True)
-                    yield measure(fleet, unit, division, times, arguments.seed, aims)
+def cases(arguments):
+    for unit in UNITS:
+        for division in DIVISIONS:
+            if arguments.only in f"{unit.name}, {division}" and (not arguments.quick or arguments.only or (unit.option, division) in QUICK_CASES):
+                yield unit, division
 
 
 def budget(arguments, aims):
-    lines = ["| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|"]
-    lines += ["| " + " | ".join(row) + " |" for row in rows(arguments, aims)]
-    return [*lines, "", f"{MOUNTS} mounts, {REMOTE} of them in network namespaces of their own; seed {arguments.seed}. The longest of "
-            f"{(QUICK if arguments.quick else FULL).tries} newcomers and {(QUICK if arguments.quick else FULL).losses} losses."]
+    times = QUICK if arguments.quick else FULL
+    counted, moved = [], []
+    with fleet_of(arguments.build, times.megabytes) as fleet:
+        for unit, division in cases(arguments):
+            print(f"  {unit.name}, {division}", file=sys.stderr, flush=True)
+            one, other = measure(fleet, unit, division, times, arguments.seed, aims)
+            counted.append([unit.name, division, *one])
+            if other:
+                moved.append([unit.name, division, *other])
+    return [f"{MOUNTS} mounts, {REMOTE} of them in network namespaces of their own; seed {arguments.seed}; {times.hunger} s of hunger.", "",
+            *table(HUNGER_HEAD, counted), "", f"The longest of {times.tries} newcomers, and of {times.losses} losses of each kind:", "",
+            *table(["60 s, all hungry", "newcomer", *times.kinds], moved)]

@@ -1,11 +1,19 @@
 """Twenty mounts on one store that counts for itself: what bench/cluster budget measures on.
 
-The store is an ext4 on a loop device over a file in a tmpfs. The kernel counts what is read from the device, so no figure of qosfs is needed to judge
-qosfs. Two things make each read of a program one read of the device: files have blocks of their own, and the page cache of the store is emptied fifty
-times a second, because a mount reads its store through that cache. The file in the tmpfs has holes, so it takes no memory.
+Problem: a rule for all mounts must be judged by figures that qosfs has no part in. The store is an ext4 on a loop device over a file in a tmpfs, and the
+kernel counts what is read from the device.
 
-Some mounts have a network namespace, a name and a certificate of their own, and reach the server by TCP with TLS. All that is started here ends with
-the program, even if it is killed: the mounts are in its mount namespace, the processes have its death as their signal.
+Constraint: a mount reads its store through the page cache, without O_DIRECT. So a read of a program need not be a read of the device, and the kernel
+may read ahead.
+
+Solution: files have blocks that were written. This program empties the store's page cache fifty times a second. The load reads every other block, so
+that the kernel never sees a sequence. Then a read is one read of the device: bench/cluster budget compares the device's count with fio's. The file in the
+tmpfs has holes, so it takes no memory.
+
+Some mounts have a network namespace, a host name and a certificate of their own, and reach the server by TCP with TLS. Everything ends with the program,
+even if it is killed: the mounts are in its mount namespace, and each process gets SIGKILL when it dies.
+
+Limit: it needs root, loop devices and network namespaces.
 """
 import contextlib
 import json

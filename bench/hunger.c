@@ -1,23 +1,23 @@
 /*
- * The load of bench/cluster budget where an instant counts: a program that reads many files, each
- * of them as hungrily as it is told.
+ * The load of bench/cluster budget where an instant counts: readers of many files, each of which is
+ * switched on and off.
  *
- * A share moves in a fraction of a second, and a program that starts takes as long. So all readers
- * are there from the start and sleep until their file is asked for.
+ * The problem: a share moves within 100 ms, and a program takes as long to start. So all readers
+ * are threads that are there from the start, and sleep until their file is switched on.
  *
  *     bench-hunger SIZE THREADS FILE...
  *
  * Each FILE is read by THREADS threads in a closed loop, SIZE bytes at a time, past the cache and
  * in an order in which no place comes twice before all have been read. Every other place is left
- * out: behind what was read just now the kernel of the store would read ahead. The program prints
+ * out, because the kernel would read ahead behind a place that was just read. The program prints
  * "ready" and does what its input says, a line each:
  *
  *     +N    file number N is read from now on: prints the time
  *     -N    no more
  *     ?     prints the time, and of each file how many reads have ended
  *
- * Times are of CLOCK_MONOTONIC, in ns. A file whose mount has died is not read any more until +N
- * opens it again. The program ends with its input. No part of qosfs is in it.
+ * Times are of CLOCK_MONOTONIC, in ns. If a mount has died, its file is read no more until +N opens
+ * it again. The program ends with its input. No part of qosfs is in it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@
 
 #define PAGE 4096
 
-/* `lock` is for `is_wanted` and `fd`. */
+/* `lock` protects `is_wanted` and `fd`. */
 typedef struct {
     const char *path;
     pthread_mutex_t lock;
@@ -69,7 +69,7 @@ static void set_wanted(File *file, int is_wanted)
     pthread_mutex_unlock(&file->lock);
 }
 
-/* Sleeps until the file is asked for; what is to be read. */
+/* Sleeps until the file is switched on; returns its descriptor. */
 static int wait_wanted(File *file)
 {
     int fd;

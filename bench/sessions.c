@@ -1,9 +1,9 @@
 /*
- * Many mounts' worth of sessions for bench/cluster sessions: what budgets cost the lock server.
+ * The sessions of many mounts, for bench/cluster sessions: what budgets cost the lock server.
  *
- * Two thousand mounts do not fit on a machine, and their requests are not what costs the server.
- * So this program has the sessions alone: each says HELLO, takes the rules, acknowledges them, and
- * reports every epoch what one class wants, by the mount's own law (core/budget_member.c).
+ * The problem: two thousand mounts do not fit on a machine. But the server only sees sessions, so
+ * this program has just these. Each says HELLO, takes the rules, acknowledges them, and reports
+ * every epoch what one class wants, by the mount's own law (core/budget_member.c).
  *
  *     bench-sessions SOCKET COUNT
  *
@@ -13,8 +13,8 @@
  *                                       last session had; CLOCK_MONOTONIC, ns
  *     traffic REPORTS GRANTS            of the last second
  *
- * Each session wants twice its part of the limit in an epoch or nothing, by turns of 2 s and 3 s
- * as the mounts of docs/design/budget.md do. It ends with its input. Limit: no session is lost.
+ * Each session is hungry for 2 s and idle for 3 s, by turns, and not all at once. The program ends
+ * with its input. Limit: a session that breaks ends it too.
  */
 #include <errno.h>
 #include <glib-unix.h>
@@ -136,6 +136,7 @@ static void follow_list(Session *session)
     if (rule != session->rule && rule != 0)
         qos_budget_mount_init(&session->mount, &config, 1, 0, 1);
     session->rule = rule;
+    session->mount.lease = list->lease;
 }
 
 static void take_rules(Session *session, const guint8 *payload, gsize length)
@@ -209,7 +210,7 @@ static void report(Session *session, QosTime moment)
     reports++;
 }
 
-/* Those whose turn has come: each session has a place of its own in the epoch. */
+/* Reports of the sessions that are due: each session has a place of its own in the epoch. */
 static void report_due(QosTime from, QosTime to)
 {
     const guint first = (guint)((from % epoch) * count / epoch);
@@ -318,15 +319,18 @@ static void tell_traffic(QosTime *next, QosTime moment)
 int main(int argc, char **argv)
 {
     const guint64 wanted = argc == 3 ? g_ascii_strtoull(argv[2], NULL, 10) : 0;
-    struct rlimit files = {.rlim_cur = SESSIONS_MAX, .rlim_max = SESSIONS_MAX};
+    struct rlimit files;
     const int poll = epoll_create1(EPOLL_CLOEXEC);
     QosTime before, next;
 
-    if (wanted == 0 || wanted > SESSIONS_MAX / 2) {
+    if (wanted == 0 || wanted > SESSIONS_MAX) {
         fprintf(stderr, "usage: bench-sessions SOCKET COUNT\n");
         return 2;
     }
-    if (poll < 0 || setrlimit(RLIMIT_NOFILE, &files) != 0)
+    if (poll < 0 || getrlimit(RLIMIT_NOFILE, &files) != 0)
+        die("so many sockets");
+    files.rlim_cur = files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
         die("so many sockets");
     count = (guint)wanted;
     sessions = g_new0(Session, count);

@@ -114,6 +114,46 @@ def test_the_benchmark_of_pairs_runs(options):
     assert re.fullmatch(r"12 pairs; above the bound: 0; above 30 s: 0; the longest: \d+\.\d+ s \(\S+, \w+, [\w-]+\)", last)
 
 
+def test_the_benchmark_of_budgets_runs():
+    done = subprocess.run([REPOSITORY / "bench" / "cluster", "budget", "sessions", "--quick", "--build", BUILD], text=True, capture_output=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    for row in (r"200 MB/s \| fair \| 1\.75 \| \d", r"2,000 op/s \| equal \| 1\.75 \| \d", r"2,000 op/s \| hard \|  \| \d+ ms \| [\d,]+ ms \|",
+                r"2,000 \| [1-9][\d,]* \| [1-9][\d,]* \| \d+\.\d% \|"):
+        assert re.search(rf"^\| {row}", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_the_benchmark_of_budgets_finds_what_exceeds_a_rule():
+    budget = shared.load_script("cluster_budget.py")
+    unit = budget.UNITS[1]
+
+    def samples(count):
+        """Of 10 s, where count(t) operations have ended at t s."""
+        return [(tick / 10, count(tick / 10), 0, 0) for tick in range(101)]
+    exact = samples(lambda second: 2000 * second)
+    assert budget.over(exact, unit, 1)[-1] == pytest.approx(0) and budget.most_beyond(exact, unit) == pytest.approx(0)
+    burst = samples(lambda second: 2000 * second + (100 if second >= 5 else 0))
+    assert budget.over(burst, unit, 1)[-1] == pytest.approx(0.05) and budget.most_beyond(burst, unit) == pytest.approx(0.05)
+    creeping = samples(lambda second: 2020 * second)
+    assert budget.over(creeping, unit, 1)[0] == pytest.approx(0.01) and budget.most_beyond(creeping, unit) == pytest.approx(0.1)
+    plan = [(0, 0, 5, 3000), (1, 5, 10, 1000)]
+    assert budget.used(samples(lambda second: 1000 * second), unit, plan, 0) == pytest.approx(10 / 15)
+    wanted = budget.bursts(61, unit.limit, 1)
+    assert budget.wanted_in(wanted, 0, 61) == pytest.approx(budget.WANTED * unit.limit * 61)
+    assert {number for number, *_ in wanted} == set(range(budget.MOUNTS))
+
+
+def test_the_benchmark_of_budgets_times_a_newcomer():
+    """It has nothing for 200 ms, then what each of the 19 others has."""
+    budget = shared.load_script("cluster_budget.py")
+    load = object.__new__(budget.Hunger)
+    load.records = [(tick / 100, [max(0, tick - 20), *[tick] * 19]) for tick in range(301)]
+    reached, share = budget.share_reached(load, 0, 0, range(1, 20), 2)
+    assert reached == 200 and share == pytest.approx(100)
+    load.records = [(tick / 100, [0.9 * tick, *[tick] * 19]) for tick in range(301)]
+    assert budget.share_reached(load, 0, 0, range(1, 20), 2)[0] is None
+
+
 @pytest.mark.parametrize("way, rows", [("--nodes", 3), ("--slow", 2)])
 def test_the_benchmark_of_sharing_on_mounts_runs(way, rows):
     """In a second or two no figure is worth anything, but each job did something, unless beside busy processes."""
