@@ -32,6 +32,7 @@ FLOOR, PARTS = 0.1, 32  # of the rule; of so many mounts, as the server rounds t
 OVER, LONG_OVER, NEWCOMER, LOST = 0.08, 0.01, 300, 1500
 USED = {"fair": 0.85, "hard": 0.80}  # as with ten mounts
 LEAST_WANTED = 1.5
+APART = 0.005  # the store's count from fio's
 DIVISIONS = ("none", "equal", "fair", "hard")
 
 
@@ -170,7 +171,7 @@ def hunger(fleet, unit, division, times, seed, aims):
     what = f"{unit.name}, {division}"
     aims.at_least(LEAST_WANTED, wanted, f"{what}: wanted / the rule")
     aims.at_least(MOUNTS, len({number for number, *_ in plan}), f"{what}: mounts in need")
-    aims.at_most(0.02, apart, f"{what}: the store's count / fio's, less 1")
+    aims.at_most(APART, apart, f"{what}: the store's count / fio's, less 1")
     if division == "none":
         aims.at_least(LEAST_WANTED, served, f"{what}: served / the rule")
     elif division == "fair":

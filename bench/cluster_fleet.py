@@ -6,8 +6,8 @@ kernel counts what is read from the device.
 Constraint: a mount reads its store through the page cache, without O_DIRECT. So a read of a program need not be a read of the device, and the kernel
 may read ahead.
 
-Solution: files have blocks that were written. This program empties the store's page cache fifty times a second. The load reads every other block, so
-that the kernel never sees a sequence. Then a read is one read of the device: bench/cluster budget compares the device's count with fio's. The file in the
+Solution: files have blocks that were written. This program empties the store's page cache ten times a second, which is not more
+often because a page that goes before it was copied is read again. The load reads every other block, so that the kernel never sees a sequence. Then a read is one read of the device: bench/cluster budget compares the device's count with fio's. The file in the
 tmpfs has holes, so it takes no memory.
 
 Some mounts have a network namespace, a host name and a certificate of their own, and reach the server by TCP with TLS. Everything ends with the program,
@@ -31,7 +31,6 @@ from shared import TOP, unmount, wait_for
 
 MOUNTS, REMOTE = 20, 5  # the last ones are remote
 TICK = 0.1  # s between two looks at the store's counters
-DROPS = 5  # times that its cache is emptied meanwhile: what lies there lets the kernel read ahead
 MIB = 1 << 20
 JOB = "bench"
 PORT = 7989
@@ -99,14 +98,12 @@ class Store(threading.Thread):
         return time.monotonic(), words[0], words[2] * 512, words[1]
 
     def run(self):
-        due, turn = time.monotonic(), 0
+        due = time.monotonic()
         while not self.ending.is_set():
-            if turn % DROPS == 0:
-                self.samples.append(self.look())
-            turn += 1
+            self.samples.append(self.look())
             for file in self.files:
                 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-            due = max(due + TICK / DROPS, time.monotonic())
+            due = max(due + TICK, time.monotonic())
             time.sleep(max(0, due - time.monotonic()))
 
     def between(self, begin, end):

@@ -187,7 +187,7 @@ static void report(Session *session, QosTime moment)
     g_autoptr(GByteArray) bytes = g_byte_array_new();
     g_autoptr(GByteArray) encoded = g_byte_array_new();
     QosBudgetReport numbers = {0};
-    gsize batch = 0;
+    gsize batch = QOS_WIRE_NO_BATCH;
 
     if (demand != 0)
         session->served +=
