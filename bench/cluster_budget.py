@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -292,7 +293,7 @@ def loss(fleet, unit, division, times, aims):
 def set_rule(fleet, unit, division, is_on):
     matched = f"jobid={{{JOB}}}&opcode={{read}}"
     if division in USED:
-        words = ["start", "total", matched, unit.rule(), "scope=cluster", f"share={division}"] if is_on else ["stop", "total"]
+        words = ["start", "total", matched, unit.rule(), f"share={division}"] if is_on else ["stop", "total"]
         return fleet.cluster_rule(*words)
     for mount in fleet.mounts if division == "equal" else []:
         mount.rule(f"start total {matched} {unit.rule(1 / MOUNTS)}" if is_on else "stop total")
@@ -323,7 +324,7 @@ def measure(fleet, unit, division, times, seed, aims):
 def cases(arguments):
     for unit in UNITS:
         for division in DIVISIONS:
-            if arguments.only in f"{unit.name}, {division}" and (not arguments.quick or arguments.only or (unit.option, division) in QUICK_CASES):
+            if re.search(arguments.only, f"{unit.name}, {division}") and (not arguments.quick or arguments.only or (unit.option, division) in QUICK_CASES):
                 yield unit, division
 
 
@@ -337,6 +338,9 @@ def budget(arguments, aims):
             counted.append([unit.name, division, *one])
             if other:
                 moved.append([unit.name, division, *other])
-    return [f"{MOUNTS} mounts, {REMOTE} of them in network namespaces of their own; seed {arguments.seed}; {times.hunger} s of hunger.", "",
-            *table(HUNGER_HEAD, counted), "", f"The longest of {times.tries} newcomers, and of {times.losses} losses of each kind:", "",
-            *table(["60 s, all hungry", "newcomer", *times.kinds], moved)]
+    lines = [f"{MOUNTS} mounts, {REMOTE} of them in network namespaces of their own; seed {arguments.seed}; {times.hunger} s of hunger.", "",
+             *table(HUNGER_HEAD, counted)]
+    if moved:
+        lines += ["", f"The longest of {times.tries} newcomers, and of {times.losses} losses of each kind:", "",
+                  *table(["60 s, all hungry", "newcomer", *times.kinds], moved)]
+    return lines

@@ -11,10 +11,10 @@
  *
  *     rules VERSION RULES FIRST LAST    all have the rules of that version: when the first and the
  *                                       last session had; CLOCK_MONOTONIC, ns
- *     traffic REPORTS GRANTS            of the last second
+ *     traffic REPORTS ANSWERS GRANTS    of the last second; GRANTS answer an open report
  *
- * Each session is hungry for 2 s and idle for 3 s, by turns, and not all at once. The program ends
- * with its input. Limit: a session that breaks ends it too.
+ * Each session always wants something, much for 2 s and little for 3 s, by turns, and not all at
+ * once. The program ends with its input. Limit: a session that breaks ends it too.
  */
 #include <errno.h>
 #include <glib-unix.h>
@@ -33,7 +33,8 @@
 #define READ_SIZE    65536
 #define EVENTS       256
 #define CLASS        "bench" /* of the rule: its job */
-#define WANTED       100     /* units a second that a hungry session wants */
+#define MUCH         100     /* units a second that a session wants, by turns */
+#define LITTLE       10
 #define ON           (2 * QOS_SECOND)
 #define CYCLE        (5 * QOS_SECOND)
 
@@ -45,16 +46,15 @@ typedef struct {
     QosWireRules list;
     guint64 version; /* the latest that was acknowledged */
     guint64 rule;    /* on the wire; 0: none */
-    gboolean was_idle;
     QosBudgetMount mount;
     guint64 served;
-    QosTime reported;
+    QosTime reported, due;
 } Session;
 
 static Session *sessions;
 static guint count, welcome;
 static QosTime epoch = QOS_BUDGET_EPOCH;
-static guint64 reports, grants;
+static guint64 reports, answers, grants;
 /* Of the newest version that any session has. */
 static struct {
     guint64 version;
@@ -133,8 +133,11 @@ static void follow_list(Session *session)
                                     .lease = list->lease};
 
     epoch = list->epoch;
-    if (rule != session->rule && rule != 0)
+    if (rule != session->rule && rule != 0) { /* programs do not begin all at once */
         qos_budget_mount_init(&session->mount, &config, 1, 0, 1);
+        session->reported = now();
+        session->due = session->reported + epoch * session->number / count;
+    }
     session->rule = rule;
     session->mount.lease = list->lease;
 }
@@ -163,6 +166,8 @@ static void take_rules(Session *session, const guint8 *payload, gsize length)
 
 static void take_grants(Session *session, const guint8 *payload, gsize length)
 {
+    const QosTime moment = now();
+
     while (length > 0) {
         QosWireBudget item;
         QosBudgetGrant grant;
@@ -170,33 +175,35 @@ static void take_grants(Session *session, const guint8 *payload, gsize length)
         if (!qos_wire_get_budget(&payload, &length, &item) ||
             !qos_budget_grant_decode(item.bytes, item.length, &grant))
             die("a grant that is none");
-        grants += qos_budget_mount_grant(&session->mount, &grant, now());
+        answers++;
+        if (qos_budget_mount_grant(&session->mount, &grant, moment)) {
+            session->due = MAX(session->reported + epoch, moment);
+            grants++;
+        }
     }
 }
 
-/* Sessions are not hungry all at once. */
-static gboolean is_hungry(const Session *session, QosTime moment)
+/* What the class of the session wants, a rate: other sessions want more or less then. */
+static guint64 demand_of(const Session *session, QosTime moment)
 {
-    return (moment + CYCLE * session->number / count) % CYCLE < ON;
+    const gboolean is_hungry = (moment + CYCLE * session->number / count) % CYCLE < ON;
+
+    return (is_hungry ? MUCH : LITTLE) * QOS_BUDGET_UNIT;
 }
 
 static void report(Session *session, QosTime moment)
 {
-    const QosTime passed = moment - session->reported;
-    const guint64 demand = is_hungry(session, moment) ? WANTED * QOS_BUDGET_UNIT : 0;
+    const guint64 demand = demand_of(session, moment);
+    const guint64 rate = MIN(demand, qos_budget_mount_rate(&session->mount, moment));
     g_autoptr(GByteArray) bytes = g_byte_array_new();
     g_autoptr(GByteArray) encoded = g_byte_array_new();
     QosBudgetReport numbers = {0};
     gsize batch = QOS_WIRE_NO_BATCH;
 
-    if (demand != 0)
-        session->served +=
-            (guint64)((double)MIN(demand, qos_budget_mount_rate(&session->mount, moment)) *
-                      (double)passed / (double)QOS_SECOND);
+    session->served +=
+        (guint64)((double)rate * (double)(moment - session->reported) / (double)QOS_SECOND);
     session->reported = moment;
-    if (demand == 0 && session->was_idle)
-        return;
-    session->was_idle = demand == 0;
+    session->due = moment + epoch * 3 / 2; /* unless it is answered */
     qos_budget_mount_report(&session->mount, demand, session->served, moment, &numbers);
     qos_budget_report_encode(&numbers, encoded);
     qos_budget_report_clear(&numbers);
@@ -210,15 +217,12 @@ static void report(Session *session, QosTime moment)
     reports++;
 }
 
-/* Reports of the sessions that are due: each session has a place of its own in the epoch. */
-static void report_due(QosTime from, QosTime to)
+/* As a mount does it (fs/budgets_walk.c): a report follows its answer, at the pace of an epoch. */
+static void report_due(QosTime moment)
 {
-    const guint first = (guint)((from % epoch) * count / epoch);
-    const guint end = (guint)((to % epoch) * count / epoch);
-
-    for (guint i = first; i != end; i = (i + 1) % count) {
-        if (sessions[i].rule != 0)
-            report(&sessions[i], to);
+    for (guint i = 0; i < count; i++) {
+        if (sessions[i].rule != 0 && sessions[i].due <= moment)
+            report(&sessions[i], moment);
     }
 }
 
@@ -310,9 +314,10 @@ static void tell_traffic(QosTime *next, QosTime moment)
 {
     if (moment < *next)
         return;
-    printf("traffic %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n", reports, grants);
+    printf("traffic %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "\n", reports,
+           answers, grants);
     fflush(stdout);
-    reports = grants = 0;
+    reports = answers = grants = 0;
     *next += QOS_SECOND;
 }
 
@@ -321,7 +326,7 @@ int main(int argc, char **argv)
     const guint64 wanted = argc == 3 ? g_ascii_strtoull(argv[2], NULL, 10) : 0;
     struct rlimit files;
     const int poll = epoll_create1(EPOLL_CLOEXEC);
-    QosTime before, next;
+    QosTime next;
 
     if (wanted == 0 || wanted > SESSIONS_MAX) {
         fprintf(stderr, "usage: bench-sessions SOCKET COUNT\n");
@@ -338,14 +343,12 @@ int main(int argc, char **argv)
     open_sessions(poll, argv[1]);
     printf("ready\n");
     fflush(stdout);
-    before = now();
-    next = before + QOS_SECOND;
+    next = now() + QOS_SECOND;
     while (wait_for_events(poll, 1)) {
         const QosTime moment = now();
 
-        report_due(before, moment);
+        report_due(moment);
         tell_traffic(&next, moment);
-        before = moment;
     }
     return 0;
 }
