@@ -72,7 +72,7 @@ class Times:
     megabytes: int  # of each file
 
 
-FULL = Times(61, 10, 5, 3, 3, 4, ["killed", "stopped", "cut off"], 64)
+FULL = Times(61, 10, 5, 3, 2, 2.5, ["killed", "stopped", "cut off"], 64)
 QUICK = Times(3, 1, 1, 1, 1.5, 2.5, ["killed", "cut off"], 32)
 QUICK_CASES = [("bps", "fair"), ("rate", "equal"), ("rate", "hard")]
 

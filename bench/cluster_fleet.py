@@ -6,9 +6,9 @@ kernel counts what is read from the device.
 Constraint: a mount reads its store through the page cache, without O_DIRECT. So a read of a program need not be a read of the device, and the kernel
 may read ahead.
 
-Solution: files have blocks that were written. This program empties the store's page cache ten times a second, which is not more
-often because a page that goes before it was copied is read again. The load reads every other block, so that the kernel never sees a sequence. Then a read is one read of the device: bench/cluster budget compares the device's count with fio's. The file in the
-tmpfs has holes, so it takes no memory.
+Solution: files have blocks that were written. This program empties the store's page cache ten times a second; more often would be worse, because a page
+that goes before it was copied is read again. The load reads every other block, so that the kernel never sees a sequence. Then a read is one read of
+the device: bench/cluster budget compares the device's count with fio's. The file in the tmpfs has holes, so it takes no memory.
 
 Some mounts have a network namespace, a host name and a certificate of their own, and reach the server by TCP with TLS. Everything ends with the program,
 even if it is killed: the mounts are in its mount namespace, and each process gets SIGKILL when it dies.

@@ -99,7 +99,8 @@ def sessions_table(arguments, aims, serving):
     """`serving`: as in bench/cluster."""
     changes, seconds = (2, 2) if arguments.quick else (20, 20)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    lines = ["| sessions | reports /s | answers /s | in time | server's CPU | aim | a rule's change at all: median | longest | aim |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| sessions | reports /s | answers /s | in time | server's CPU | aim | a rule's change at all: median | longest | aim |",
+             "|---|---|---|---|---|---|---|---|---|"]
     for count in (MANY, FEWER):
         took, (part, reports, answers, grants) = one(arguments, serving, count, changes, seconds)
         lines.append(f"| {count:,} | {reports:,.0f} | {answers:,.0f} | {grants:,.0f} | {part:.1%} | {f'<= {CPU:.0%}' if count == MANY else ''} | "
