@@ -134,6 +134,8 @@ def test_the_benchmark_of_budgets_finds_what_exceeds_a_rule():
     assert budget.over(exact, unit, 1)[-1] == pytest.approx(0) and budget.most_beyond(exact, unit) == pytest.approx(0)
     burst = samples(lambda second: 2000 * second + (100 if second >= 5 else 0))
     assert budget.over(burst, unit, 1)[-1] == pytest.approx(0.05) and budget.most_beyond(burst, unit) == pytest.approx(0.05)
+    late = samples(lambda second: 2000 * (second - 5) + 300 if second >= 5 else 0)
+    assert budget.most_beyond(late, unit) == pytest.approx(0.05)
     creeping = samples(lambda second: 2020 * second)
     assert budget.over(creeping, unit, 1)[0] == pytest.approx(0.01) and budget.most_beyond(creeping, unit) == pytest.approx(0.1)
     plan = [(0, 0, 5, 3000), (1, 5, 10, 1000)]
