@@ -32,7 +32,7 @@ struct QosBudget {
     guint expected;      /* members that are */
     QosBudgetReport sum; /* of the latest epoch */
     double level;
-    double served; /* an amount, since the latest epoch */
+    double served;                       /* an amount, since the latest epoch */
     double latest_demand, latest_served; /* in the latest epoch: rates */
     /* --- a coordinator's --- */
     double factor, debt;

@@ -64,10 +64,10 @@ typedef struct {
     double floor_part;               /* of the cluster rules' floors, that a new class has */
     void (*budget_woken)(void *arg); /* qos_sched_set_budget_waker(); NULL = nobody asks */
     void *budget_arg;
-    char *host;              /* this host's name, for conditions on it */
-    QosTime max_wait;        /* no request waits longer for a policy, QOS_NEVER = any time */
-    QosEpochHandler *epochs; /* shared with the peers' schedulers; NULL = there are none */
-    GArray *epoch_actions;   /* what it hands out; the policy takes the call-backs alone */
+    char *host;                     /* this host's name, for conditions on it */
+    QosTime max_wait;               /* no request waits longer for a policy, QOS_NEVER = any time */
+    QosEpochHandler *epochs;        /* shared with the peers' schedulers; NULL = there are none */
+    GArray *epoch_actions;          /* what it hands out; the policy takes the call-backs alone */
     void (*epoch_waker)(void *arg); /* there are actions; may be NULL */
     void *epoch_waker_arg;
 } QosPolicyContext;

@@ -162,17 +162,16 @@ static gboolean start(Server *server, GError **error)
     if (server->grants == NULL)
         return FALSE;
     qos_listener_set_grants(server->listener, server->grants);
-    server->cluster =
-        qos_cluster_new(options, qos_grants_database(server->grants),
-                        &(QosClusterOutput){.arg = server->listener,
-                                            .send_urgent = qos_listener_send_urgent,
-                                            .send_bulk = qos_listener_send_bulk},
-                        error);
+    server->cluster = qos_cluster_new(options, qos_grants_database(server->grants),
+                                      &(QosClusterOutput){.arg = server->listener,
+                                                          .send_urgent = qos_listener_send_urgent,
+                                                          .send_bulk = qos_listener_send_bulk},
+                                      error);
     if (server->cluster == NULL)
         return FALSE;
     qos_listener_set_cluster(server->listener, server->cluster);
-    server->control = qos_server_control_new(options, server->grants, server->cluster,
-                                             server->listener, error);
+    server->control =
+        qos_server_control_new(options, server->grants, server->cluster, server->listener, error);
     return server->control != NULL;
 }
 

@@ -10,7 +10,7 @@
 #define EPOCH  QOS_BUDGET_EPOCH
 #define LEASE  QOS_SECOND
 #define RULE   7
-#define MOUNTS 8 /* as many as there are parts of the floors */
+#define MOUNTS 8                                 /* as many as there are parts of the floors */
 #define R      (1000 * G_GUINT64_CONSTANT(1000)) /* 1,000 op/s */
 
 typedef struct {
