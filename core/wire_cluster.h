@@ -75,6 +75,9 @@ gboolean qos_wire_rules_are_whole(const QosWireRules *list);
 
 /* --- RULES_SEEN: the mount acknowledges the list that it has put in force --- */
 
+/* Instead of a version, with 0 parts: the mount ends in order, and uses no rule any more. */
+#define QOS_WIRE_SEEN_GOODBYE G_MAXUINT64
+
 typedef struct {
     guint64 version;
     guint parts; /* of the floors, as QosWireRules */

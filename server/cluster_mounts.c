@@ -312,7 +312,7 @@ void qos_cluster_mounts_seen(QosClusterMounts *mounts, QosOwnerId id, const QosW
 
     if (mount == NULL || !mount->is_told || mount->is_leaving)
         return;
-    if (seen->version == 0 && mount->told_version > 0) {
+    if (seen->version == QOS_WIRE_SEEN_GOODBYE) {
         mount->is_leaving = TRUE;
         leave(mounts, mount);
         follow(mounts);

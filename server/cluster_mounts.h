@@ -9,17 +9,17 @@
  * Solution: N is a power of two, at least 8 and at least the number of mounts that are known or
  * connected. Of each mount the server knows the largest part that it may be using: the smallest N
  * of all that it was told since its last acknowledgement, and of that. With a hard rule in the list
- * a mount is told a larger part than it has only if the sum of the parts of all stays at most one;
- * until then it is told 0 (no floor), or keeps what it has. Mounts that are to use a smaller part
+ * a mount is told a larger part than it has only if the sum of the parts of all stays at most one.
+ * Until then it is told 0 (no floor), or keeps what it has. Mounts that are to use a smaller part
  * are told at once, so their acknowledgements make room. Without a hard rule all are told N at
  * once.
  *
  * A mount's part is saved before the mount is told of it, so that a restart forgets none. Until
- * that is done a newcomer has the list with 0. A known mount is forgotten
- *     - when it acknowledges 0 (it has no floor any more), or says goodbye (RULES_SEEN of version
- * 0)
- *     - when an administrator says that it is gone (`forget`)
- *     - with fair rules alone, when its connection has been gone for 10 leases.
+ * that is done a newcomer has the list with 0. A known mount is forgotten when
+ *
+ *     it acknowledges 0, so that it has no floor any more, or says QOS_WIRE_SEEN_GOODBYE
+ *     an administrator says that it is gone (`forget`)
+ *     there are fair rules alone, and its connection has been gone for 10 leases
  *
  * N falls only when a quarter of it would do, so that mounts that come and go do not make the list
  * travel to all again and again.

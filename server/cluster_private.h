@@ -57,7 +57,7 @@ static inline QosTime qos_cluster_wall(void)
     return g_get_real_time() * QOS_MICROSECOND;
 }
 
-/* Sets the timer anew, at the latest for `due`. */
+/* The timer is to end at `due`, or before. */
 void qos_cluster_arm(QosCluster *cluster, QosTime due);
 /* Changes up to that number are durable: answers requests. */
 void qos_cluster_requests_durable(QosCluster *cluster, guint64 number);

@@ -149,16 +149,8 @@ void qos_cluster_rules_free(QosClusterRules *rules)
 static gboolean check_list(const QosRules *list, GError **error)
 {
     guint count = qos_rules_count(list);
-    const QosRule *last = qos_rules_get(list, count - 1);
-    g_autofree char *of_default = is_default(last) ? qos_rule_command(last) : NULL;
     gsize size = 0;
 
-    if (!is_default(last) || of_default != NULL) {
-        qos_set_error(error, EINVAL,
-                      "default is each mount's own, and the last: for all that no other rule of "
-                      "the cluster governs, start a rule with jobid={*} before it");
-        return FALSE;
-    }
     for (guint i = 0; i + 1 < count; i++) {
         const QosRule *rule = qos_rules_get(list, i);
         g_autofree char *command = qos_rule_command(rule);

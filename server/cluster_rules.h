@@ -9,8 +9,8 @@
  * every mount as the whole list, so this is for rules that change every second, not every
  * millisecond.
  *
- * The grammar is that of a mount's rules (fs/rule.h). `default` is each mount's own, and no part of
- * this list.
+ * The grammar is that of the cluster's list (fs/rule.h). Its `default` bounds nothing, and is no
+ * part of what mounts are told.
  *
  * No sockets and no clock: commands are arguments, and times are of the wall clock in ns. One
  * thread, the main loop's.
@@ -56,7 +56,7 @@ void qos_cluster_rules_free(QosClusterRules *rules);
  *     EPERM   the asker may not (server/admins.h); the log of rules has no entry of that, so that
  *             nobody can push out others' entries: the caller logs it where it bounds how often
  *     EBUSY   too many commands wait
- *     EINVAL  it is not UTF-8, or changes `default`
+ *     EINVAL  it is not UTF-8
  *     E2BIG   the rule, or the whole list, is too long to be told to mounts
  *     those of the store: it could not be saved
  */

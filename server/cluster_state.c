@@ -5,10 +5,8 @@
 
 void qos_cluster_arm(QosCluster *cluster, QosTime due)
 {
-    QosTime now = qos_cluster_now();
-
-    if (due >= cluster->armed && cluster->armed > now)
-        return; /* early enough: tick() looks again, and to set it would wake the loop */
+    if (cluster->armed != 0 && due >= cluster->armed)
+        return; /* early enough: it looks again then, and to set it would wake the loop */
     cluster->armed = due;
     g_source_set_ready_time(cluster->timer,
                             due == QOS_NEVER ? -1 : (due + QOS_MICROSECOND - 1) / QOS_MICROSECOND);

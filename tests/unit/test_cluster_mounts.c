@@ -289,7 +289,7 @@ static void test_goodbye(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     connect_mount(fixture, 1);
     come_to_rest(fixture);
     guint tells = fixture->tells;
-    qos_cluster_mounts_seen(fixture->mounts, 1, &(QosWireSeen){0});
+    qos_cluster_mounts_seen(fixture->mounts, 1, &(QosWireSeen){.version = QOS_WIRE_SEEN_GOODBYE});
     g_assert_cmpuint(qos_cluster_mounts_known(fixture->mounts), ==, 0);
     g_assert_cmpuint(fixture->peers[1].row, ==, 0);
     set_list(fixture, TRUE, TRUE);
