@@ -137,8 +137,8 @@ def test_a_cap_that_is_too_small(server):
     (("evict", "99"), 3, "there is no mount 99"),
     (("evict", "node1"), 1, "the id of a mount, as 'qosfsctl server mounts' has it"),
     (("evict",), 2, "too few arguments"),
-    (("evict", "9" * 1100), 1, "the request is longer than 1024 bytes"),
-    (("set", "limit", "9" * 130000), 1, "the request is longer than 1024 bytes"),
+    (("evict", "9" * 80000), 1, "the request is longer than 70000 bytes"),
+    (("set", "limit", "9" * 130000), 1, "the request is longer than 70000 bytes"),
     (("frobnicate",), 2, "there is no command 'server frobnicate'"),
 ])
 def test_errors(server, words, status, error):

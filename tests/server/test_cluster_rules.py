@@ -434,6 +434,7 @@ def test_a_mount_says_goodbye(server):
         list_with(peer, lambda each: each.parts)
         peer.send(seen(GOODBYE, 0))
         wait_until(lambda: read(one, "status")["mounts_known"] == 0, what="the goodbye")
+    change(one, "job set 1")  # durable, with all that was handed over before
     one.restart()
     assert read(one, "status")["mounts_known"] == 0
 
