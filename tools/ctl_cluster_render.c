@@ -10,6 +10,7 @@
 
 #include "fs/rule.h"
 
+#define CLOSE     0.9  /* of a limit, to be near it */
 #define NAMED_MAX 20   /* mounts that `status` names */
 #define RATE_MAX  1e15 /* of operations, so that a number keeps to its column */
 
@@ -432,9 +433,17 @@ static gboolean is_held(JsonObject *class)
            qos_ctl_state_number(class, "demand") > qos_ctl_state_number(class, "served");
 }
 
+/* A program that waits for each answer before it asks again never wants more than it gets, so that
+ * there seems to be enough: then the limit is near. */
+static gboolean is_close(JsonObject *class)
+{
+    return qos_ctl_state_number(class, "demand") >= CLOSE * qos_ctl_state_number(class, "limit");
+}
+
 static void append_verdict(GString *text, JsonObject *class)
 {
-    gboolean bytes = is_of_bytes(class);
+    gboolean bytes = is_of_bytes(class), held = is_held(class);
+    const char *verdict = held ? "Held to" : is_close(class) ? "Close to the" : "Within the";
     g_autofree char *rule = escaped(class, "rule");
     g_autofree char *limit = rate_of(class, "limit", bytes);
     g_autofree char *demand = rate_of(class, "demand", bytes);
@@ -445,8 +454,7 @@ static void append_verdict(GString *text, JsonObject *class)
     g_string_append_printf(
         text,
         "%s %s %s rule %s over %" G_GINT64_FORMAT " mount%s: this job wants %s and is served %s.\n",
-        is_held(class) ? "Held to" : "Within the", limit, is_held(class) ? "by" : "of", rule,
-        mounts, plural(mounts), demand, served);
+        verdict, limit, held ? "by" : "of", rule, mounts, plural(mounts), demand, served);
     if (silent > 0)
         g_string_append_printf(text,
                                "  %" G_GINT64_FORMAT " of these mounts %s silent: what it may use "

@@ -267,6 +267,22 @@ static void test_why(void)
         "\\x1b[2J           0 B/s    5.0 MiB/s        0 B/s  silent\n");
 }
 
+/* Of a job that waits for each answer, what it wants is what it gets. */
+static void test_why_close(void)
+{
+    g_autoptr(JsonObject) why =
+        parse("{\"job\":\"7\",\"classes\":[{\"rule\":\"meta\",\"class\":\"7\",\"unit\":"
+              "\"operations\",\"limit\":1000,\"demand\":900,\"served\":850,\"level\":null,"
+              "\"mounts\":2}]}",
+              "classes");
+    g_autofree char *text = qos_ctl_render_cluster_why(why, &plain);
+
+    g_assert_cmpstr(
+        text, ==,
+        "Close to the 1000 op/s of rule meta over 2 mounts: this job wants 900 op/s and "
+        "is served 850 op/s.\n");
+}
+
 static void test_why_nothing(void)
 {
     g_autoptr(JsonObject) why = parse("{\"job\":\"x\\n\",\"classes\":[]}", "classes");
@@ -307,6 +323,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl-cluster/jobs", test_jobs);
     g_test_add_func("/ctl-cluster/jobs-on-a-terminal", test_jobs_on_a_terminal);
     g_test_add_func("/ctl-cluster/why", test_why);
+    g_test_add_func("/ctl-cluster/why-close", test_why_close);
     g_test_add_func("/ctl-cluster/why-nothing", test_why_nothing);
     g_test_add_func("/ctl-cluster/job-list", test_job_list);
     return g_test_run();
