@@ -476,8 +476,7 @@ static void assume_served(QosBudget *budget, QosTime now, double period)
     }
 }
 
-/* a and the debt. */
-static void correct(QosBudget *budget, double silent, double period)
+void qos_budget_correct(QosBudget *budget, double silent, double period)
 {
     const double limit = (double)budget->config.limit;
 
@@ -488,11 +487,9 @@ static void correct(QosBudget *budget, double silent, double period)
     else if (silent <= limit * SILENT_PART && period > 0)
         budget->factor += GAIN * (1 - budget->served / (limit * period));
     budget->factor = CLAMP(budget->factor, 1, FACTOR_MAX);
-    budget->served = 0;
 }
 
-/* What is to be handed out to those that have reported. */
-static double budget_of(const QosBudget *budget, double silent)
+double qos_budget_to_hand_out(const QosBudget *budget, double silent)
 {
     const double limit = (double)budget->config.limit;
 
@@ -515,33 +512,33 @@ static void set_targets(QosBudget *budget, double to_hand_out, QosBudgetGrant *g
         grant->rest = (to_hand_out - qos_budget_take(&budget->sum, G_MAXDOUBLE)) / weight;
 }
 
-/* For reports. */
-static void note_epoch(QosBudget *budget, double period)
-{
-    budget->latest_demand = 0;
-    for (guint i = 0; i < budget->sum.count; i++)
-        budget->latest_demand += (double)budget->sum.steps[i].demand;
-    budget->latest_served = period > 0 ? MAX(budget->served, 0) / period : 0;
-}
-
-void qos_budget_close(QosBudget *budget, QosTime now, GArray *answers)
+double qos_budget_account(QosBudget *budget, QosTime now)
 {
     const double period = seconds(now - budget->closed);
-    QosBudgetGrant grant = {.lease = budget->config.lease};
 
     qos_budget_sum_up(budget, now);
-    note_epoch(budget, period);
     const double silent = silent_share(budget, now);
+    if (!is_hard(budget)) {
+        assume_served(budget, now, period);
+        qos_budget_correct(budget, silent, period);
+    }
+    budget->epoch_served = budget->served;
+    budget->epoch = now - budget->closed;
+    budget->served = 0;
+    budget->closed = now;
+    return silent;
+}
+
+void qos_budget_hand_out(QosBudget *budget, double silent, QosTime now, GArray *answers)
+{
+    QosBudgetGrant grant = {.lease = budget->config.lease};
+
+    set_targets(budget, qos_budget_to_hand_out(budget, silent), &grant);
     if (is_hard(budget)) {
         const guint64 used = now < budget->grace ? G_MAXUINT64 : qos_budget_in_force(budget, now);
-        set_targets(budget, budget_of(budget, silent), &grant);
         qos_budget_solve_raise(budget, budget->config.limit - MIN(used, budget->config.limit),
                                FALSE, &grant);
-        budget->served = 0;
     } else {
-        assume_served(budget, now, period);
-        correct(budget, silent, period);
-        set_targets(budget, budget_of(budget, silent), &grant);
         grant.raise = grant.level;
         grant.raise_rest = grant.rest;
     }
@@ -552,7 +549,24 @@ void qos_budget_close(QosBudget *budget, QosTime now, GArray *answers)
         else
             qos_budget_expect(budget, member, FALSE);
     }
-    budget->closed = now;
+}
+
+void qos_budget_close(QosBudget *budget, QosTime now, GArray *answers)
+{
+    qos_budget_hand_out(budget, qos_budget_account(budget, now), now, answers);
+}
+
+/* What all want whose leases run, by their latest reports. */
+static double demand_of(const QosBudget *budget, QosTime now)
+{
+    double sum = 0;
+
+    for (guint i = 0; i < budget->members->len; i++) {
+        const QosBudgetMember *member = budget->members->pdata[i];
+        for (guint j = 0; now < member->until && j < member->report.count; j++)
+            sum += (double)member->report.steps[j].demand;
+    }
+    return sum;
 }
 
 /* It may use more than its floor, and has not reported in the latest epoch. */
@@ -568,11 +582,11 @@ QosBudgetState qos_budget_state(const QosBudget *budget, QosTime now)
         .members = budget->members->len,
         .in_force = qos_budget_in_force(budget, now),
         .reserved = reserve_of(budget),
+        .demand = demand_of(budget, now),
+        .served = budget->epoch > 0 ? budget->epoch_served / seconds(budget->epoch) : 0,
         .level = budget->level,
         .factor = budget->factor,
         .debt = budget->debt,
-        .demand = budget->latest_demand,
-        .served = budget->latest_served,
     };
 
     for (guint i = 0; i < budget->members->len; i++) {

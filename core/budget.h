@@ -205,13 +205,14 @@ typedef struct {
 /* What a coordinator knows, for reports and tests. */
 typedef struct {
     guint members, reporting,
-        silent;            /* in all; in the latest epoch; of those with a lease not in it */
-    guint64 in_force;      /* the most that all may use now, with `reserved`; a rate */
-    guint64 reserved;      /* QOS_BUDGET_HARD: floors of mounts that are no members; a rate */
-    double level;          /* of the latest epoch */
-    double factor;         /* a; 1 with QOS_BUDGET_HARD */
-    double debt;           /* an amount that was served beyond R */
-    double demand, served; /* of the latest epoch, of those that reported in it; rates */
+        silent;       /* in all; in the latest epoch; of those with a lease not in it */
+    guint64 in_force; /* the most that all may use now, with `reserved`; a rate */
+    guint64 reserved; /* QOS_BUDGET_HARD: floors of mounts that are no members; a rate */
+    double demand;    /* of all whose leases run, by their latest reports; a rate */
+    double served;    /* in the latest epoch, by the reports; a rate */
+    double level;     /* of the latest epoch */
+    double factor;    /* a; 1 with QOS_BUDGET_HARD */
+    double debt;      /* an amount that was served beyond R */
 } QosBudgetState;
 
 /*

@@ -32,8 +32,9 @@ struct QosBudget {
     guint expected;      /* members that are */
     QosBudgetReport sum; /* of the latest epoch */
     double level;
-    double served;                       /* an amount, since the latest epoch */
-    double latest_demand, latest_served; /* in the latest epoch: rates */
+    double served;       /* an amount, since the latest epoch */
+    double epoch_served; /* an amount, in the latest epoch, */
+    QosTime epoch;       /* which was so long */
     /* --- a coordinator's --- */
     double factor, debt;
     QosTime closed;
@@ -45,6 +46,14 @@ struct QosBudget {
     guint64 passed_served; /* the amount that it named */
 };
 
+/* The two halves of qos_budget_close(), so that the limit can change between them. The first counts
+ * what was served under the former limit; returns what is not to be handed out. */
+double qos_budget_account(QosBudget *budget, QosTime now);
+void qos_budget_hand_out(QosBudget *budget, double silent, QosTime now, GArray *answers);
+/* FAIR: the factor and the debt, by budget->served in the `period` (s) that ends. */
+void qos_budget_correct(QosBudget *budget, double silent, double period);
+/* What is to be handed out to those that have reported. */
+double qos_budget_to_hand_out(const QosBudget *budget, double silent);
 /* The most that `member` may use at `now`. */
 guint64 qos_budget_share_of(const QosBudget *budget, const QosBudgetMember *member, QosTime now);
 /* Of all members; a rate. */
