@@ -262,6 +262,30 @@ void qos_budget_leave(QosBudget *budget, guint64 id, QosTime now G_GNUC_UNUSED)
     g_ptr_array_remove(budget->members, member);
 }
 
+/* Nothing of it is in force but its floor. */
+static gboolean has_ended(const QosBudgetMember *member, QosTime now)
+{
+    return !member->is_fresh && now >= member->until && now >= member->ghost_until;
+}
+
+void qos_budget_forget_silent(QosBudget *budget, QosTime before)
+{
+    for (guint i = budget->members->len; i > 0; i--) {
+        const QosBudgetMember *member = budget->members->pdata[i - 1];
+        if (has_ended(member, before))
+            qos_budget_leave(budget, member->id, before);
+    }
+}
+
+gboolean qos_budget_is_at_rest(const QosBudget *budget, QosTime now)
+{
+    for (guint i = 0; i < budget->members->len; i++) {
+        if (!has_ended(budget->members->pdata[i], now))
+            return FALSE;
+    }
+    return TRUE;
+}
+
 /* --- reports --- */
 
 static gboolean names_more_weight(const QosBudgetReport *report, guint64 limit)

@@ -117,7 +117,8 @@ double qos_budget_level(const QosBudgetReport *report, double budget);
 
 /* Appends `report` as bytes. */
 void qos_budget_report_encode(const QosBudgetReport *report, GByteArray *bytes);
-/* FALSE, with `ret_report` untouched, where the bytes are not exactly one report. */
+/* `ret_report` is an empty report or another one, whose memory is used again. FALSE, and it is
+ * empty, where the bytes are not exactly one report. */
 gboolean qos_budget_report_decode(const guint8 *bytes, gsize length, QosBudgetReport *ret_report);
 
 /* --- grants --- */
@@ -139,6 +140,8 @@ typedef struct {
 guint64 qos_budget_allotment(const QosBudgetReport *report, double raise, double raise_rest);
 
 void qos_budget_grant_encode(const QosBudgetGrant *grant, GByteArray *bytes);
+/* Of a grant that is encoded: to the sender of another report. */
+void qos_budget_grant_set_ticket(GByteArray *bytes, guint64 ticket);
 gboolean qos_budget_grant_decode(const guint8 *bytes, gsize length, QosBudgetGrant *ret_grant);
 
 /* --- a mount (core/budget_member.c) --- */
@@ -249,6 +252,12 @@ guint64 qos_budget_join(QosBudget *budget, guint64 id, guint64 weight, QosTime n
 /* It is taken off the durable list, and uses nothing any more: its floor may be lent to others. Or
  * its leases have ended, and it will join again: then its floor is reserved for it still. */
 void qos_budget_leave(QosBudget *budget, guint64 id, QosTime now);
+/* Members whose leases ended before `before` leave, so that they cost nothing. They join again with
+ * their next reports. */
+void qos_budget_forget_silent(QosBudget *budget, QosTime before);
+/* TRUE: no report waits for an answer, and no member's lease runs, so that only floors are in
+ * force. A coordinator that is freed now is made anew as one that is the first. */
+gboolean qos_budget_is_at_rest(const QosBudget *budget, QosTime now);
 
 /*
  * A report has come from `id`; a copy is taken. FALSE, and nothing happened, where `id` is unknown,

@@ -336,19 +336,16 @@ static gboolean take_steps(const guint8 **bytes, gsize *length, QosBudgetReport 
 
 gboolean qos_budget_report_decode(const guint8 *bytes, gsize length, QosBudgetReport *ret_report)
 {
-    QosBudgetReport report = {0};
     guint64 count;
 
-    if (!take_number(&bytes, &length, &report.ticket) ||
-        !take_number(&bytes, &length, &report.held) ||
-        !take_number(&bytes, &length, &report.served) || !take_number(&bytes, &length, &count))
-        return FALSE;
-    if (!take_steps(&bytes, &length, &report, count)) {
-        qos_budget_report_clear(&report);
-        return FALSE;
-    }
-    *ret_report = report;
-    return TRUE;
+    ret_report->count = 0;
+    if (take_number(&bytes, &length, &ret_report->ticket) &&
+        take_number(&bytes, &length, &ret_report->held) &&
+        take_number(&bytes, &length, &ret_report->served) && take_number(&bytes, &length, &count) &&
+        take_steps(&bytes, &length, ret_report, count))
+        return TRUE;
+    qos_budget_report_clear(ret_report);
+    return FALSE;
 }
 
 static void put_double(GByteArray *bytes, double number)
@@ -377,6 +374,23 @@ void qos_budget_grant_encode(const QosBudgetGrant *grant, GByteArray *bytes)
     put_double(bytes, grant->raise);
     put_double(bytes, grant->raise_rest);
     put_number(bytes, (guint64)grant->lease);
+}
+
+void qos_budget_grant_set_ticket(GByteArray *bytes, guint64 ticket)
+{
+    guint8 digits[(64 + 6) / 7];
+    guint old = 0, count = 0;
+
+    while (bytes->data[old++] >= 0x80)
+        continue;
+    for (; ticket >= 0x80; ticket >>= 7)
+        digits[count++] = (guint8)(ticket | 0x80);
+    digits[count++] = (guint8)ticket;
+    if (count > old)
+        g_byte_array_prepend(bytes, digits, count - old);
+    else if (count < old)
+        g_byte_array_remove_range(bytes, 0, old - count);
+    memcpy(bytes->data, digits, count);
 }
 
 gboolean qos_budget_grant_decode(const guint8 *bytes, gsize length, QosBudgetGrant *ret_grant)

@@ -1,16 +1,25 @@
 /*
  * The table of classes and of mounts that report. server/budgets.h has the contract.
  *
- * A report costs the look-up of its class and of its client, and a copy into the class's member;
- * an answer costs some bytes in the client's frames. Classes with reports that are not answered are
- * in `open`, so that a look at what is due passes over all that rest.
+ * The problem: 2,000 mounts that report ten times a second, and a hundred thousand classes, most of
+ * which rest. So a report costs the look-up of its class and of its client, and a copy into the
+ * class's member. An answer costs some bytes in the client's frames: a class's grant is encoded
+ * once, and only the ticket differs. Neither allocates, once buffers have grown.
+ *
+ * Classes with reports that are not answered are in `open`, a heap by when their epochs end. All
+ * are in `by_use`, the latest used last, so that what rests is found at its front.
+ *
+ * Limit: a client that leaves is looked for in each class.
  */
 #include "server/budgets.h"
 
 #include <string.h>
 
-#define CLASSES_MAX        200000 /* some 200 bytes each, and as much for each member */
-#define CLIENT_CLASSES_MAX 10000  /* that one client has brought in */
+#include "base/heap.h"
+
+#define FRAMES_KEPT 4096              /* bytes of a client's buffer that stay between epochs */
+#define TIDY        (10 * QOS_SECOND) /* a member that is silent for longer is taken off */
+#define RESTS_MAX   1000              /* classes that one tick frees */
 
 typedef struct {
     guint64 id;
@@ -38,7 +47,9 @@ typedef struct {
     QosOwnerId maker; /* whose report made it */
     QosTime used;     /* the latest report */
     QosTime closed;   /* the end of the latest epoch */
-    gint64 place;     /* in `open`; -1: nowhere */
+    QosTime tidied;   /* when members were taken off */
+    QosHeapNode due;  /* in `open` */
+    GList link;       /* in `by_use` */
 } Class;
 
 struct QosServerBudgets {
@@ -46,15 +57,14 @@ struct QosServerBudgets {
     GHashTable *rules;   /* id -> Rule, owned */
     GHashTable *classes; /* a set of Class, owned */
     GHashTable *clients; /* id -> Client, owned */
-    GPtrArray *open;     /* of Class: those with fresh reports */
+    QosHeap open;        /* of Class: those with fresh reports, by the end of their epochs */
+    GQueue by_use;       /* of Class */
     GPtrArray *answered; /* of Client, while epochs end */
     GArray *answers;     /* of QosBudgetAnswer, likewise */
     GByteArray *bytes;   /* one encoded grant */
     QosBudgetReport report;
     QosTime epoch, lease;
     guint parts;
-    QosTime next;  /* when an epoch ends, at the earliest */
-    QosTime sweep; /* when to look for classes that rest */
     guint64 passed_over;
 };
 
@@ -108,11 +118,11 @@ QosServerBudgets *qos_server_budgets_new(QosTime grace)
     budgets->rules = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, rule_free);
     budgets->classes = g_hash_table_new_full(class_hash, class_equal, class_free, NULL);
     budgets->clients = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, client_free);
-    budgets->open = g_ptr_array_new();
+    qos_heap_init(&budgets->open);
+    g_queue_init(&budgets->by_use);
     budgets->answered = g_ptr_array_new();
     budgets->answers = g_array_new(FALSE, FALSE, sizeof(QosBudgetAnswer));
     budgets->bytes = g_byte_array_new();
-    budgets->next = budgets->sweep = QOS_NEVER;
     return budgets;
 }
 
@@ -120,10 +130,10 @@ void qos_server_budgets_free(QosServerBudgets *budgets)
 {
     if (budgets == NULL)
         return;
+    qos_heap_clear(&budgets->open);
     g_hash_table_unref(budgets->classes);
     g_hash_table_unref(budgets->rules);
     g_hash_table_unref(budgets->clients);
-    g_ptr_array_unref(budgets->open);
     g_ptr_array_unref(budgets->answered);
     g_array_unref(budgets->answers);
     g_byte_array_unref(budgets->bytes);
@@ -152,21 +162,33 @@ static Client *get_client(QosServerBudgets *budgets, QosOwnerId id)
 
 /* --- classes --- */
 
-/* It waits for the end of its epoch, or not. */
-static void set_open(QosServerBudgets *budgets, Class *class, gboolean is_open)
+static QosTime due_of(const QosServerBudgets *budgets, const Class *class)
 {
-    if (is_open == (class->place >= 0))
-        return;
-    if (is_open) {
-        class->place = budgets->open->len;
-        g_ptr_array_add(budgets->open, class);
-        return;
-    }
-    Class *last = budgets->open->pdata[budgets->open->len - 1];
-    budgets->open->pdata[class->place] = last;
-    last->place = class->place;
-    g_ptr_array_set_size(budgets->open, (gint)budgets->open->len - 1);
-    class->place = -1;
+    const QosTime length =
+        qos_budget_is_complete(class->budget) ? budgets->epoch / 2 : budgets->epoch;
+
+    return class->closed + length;
+}
+
+static gint64 key_of(QosHeapNode *node, gpointer budgets)
+{
+    return due_of(budgets, (const Class *)((char *)node - offsetof(Class, due)));
+}
+
+/* Its epoch ends at another time, if there is one to be ended. */
+static void move_due(QosServerBudgets *budgets, Class *class)
+{
+    const QosTime due = due_of(budgets, class);
+
+    if (qos_heap_contains(&class->due) && class->due.key != due)
+        qos_heap_update(&budgets->open, &class->due, due);
+}
+
+static void note_use(QosServerBudgets *budgets, Class *class, QosTime now)
+{
+    class->used = now;
+    g_queue_unlink(&budgets->by_use, &class->link);
+    g_queue_push_tail_link(&budgets->by_use, &class->link);
 }
 
 /* What is to be done before it is freed. */
@@ -174,7 +196,8 @@ static void take_off(QosServerBudgets *budgets, Class *class)
 {
     Client *maker = find_client(budgets, class->maker);
 
-    set_open(budgets, class, FALSE);
+    qos_heap_remove(&budgets->open, &class->due);
+    g_queue_unlink(&budgets->by_use, &class->link);
     if (maker != NULL)
         maker->classes--;
 }
@@ -197,8 +220,9 @@ static Class *make_class(QosServerBudgets *budgets, const Class *key, Client *cl
     QosBudgetConfig config;
     Class *class;
 
-    if (rule == NULL || rule->limit[key->unit] == 0 || client->classes >= CLIENT_CLASSES_MAX ||
-        g_hash_table_size(budgets->classes) >= CLASSES_MAX)
+    if (rule == NULL || rule->limit[key->unit] == 0 ||
+        client->classes >= QOS_SERVER_BUDGETS_CLIENT_MAX ||
+        g_hash_table_size(budgets->classes) >= QOS_SERVER_BUDGETS_MAX)
         return NULL;
     config = config_of(budgets, rule, key->unit);
     if (!qos_budget_config_check(&config, NULL))
@@ -210,12 +234,12 @@ static Class *make_class(QosServerBudgets *budgets, const Class *key, Client *cl
     class->name = g_strdup(key->name);
     class->maker = client->id;
     class->closed = now - budgets->epoch; /* its first report need not wait for a whole epoch */
-    class->place = -1;
+    class->used = class->tidied = now;
+    class->link.data = class;
     class->budget = qos_budget_new(&config, now >= budgets->grace, now);
     client->classes++;
     g_hash_table_add(budgets->classes, class);
-    if (budgets->sweep == QOS_NEVER)
-        budgets->sweep = now + 2 * budgets->lease;
+    g_queue_push_tail_link(&budgets->by_use, &class->link);
     return class;
 }
 
@@ -239,7 +263,7 @@ static gboolean is_unwanted(gpointer data, gpointer value G_GNUC_UNUSED, gpointe
 
 void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudgetRule *rules,
                                   guint count, QosTime epoch, QosTime lease, guint parts,
-                                  QosTime now)
+                                  QosTime now G_GNUC_UNUSED)
 {
     g_autoptr(GHashTable) old = g_steal_pointer(&budgets->rules);
 
@@ -259,18 +283,10 @@ void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudg
         g_hash_table_replace(budgets->rules, &rule->id, rule);
     }
     g_hash_table_foreach_remove(budgets->classes, is_unwanted, budgets);
-    budgets->next = budgets->open->len > 0 ? now : QOS_NEVER;
+    qos_heap_rekey(&budgets->open, key_of, budgets);
 }
 
 /* --- reports --- */
-
-static QosTime due_of(const QosServerBudgets *budgets, const Class *class)
-{
-    const QosTime length =
-        qos_budget_is_complete(class->budget) ? budgets->epoch / 2 : budgets->epoch;
-
-    return class->closed + length;
-}
 
 static gboolean take_item(QosServerBudgets *budgets, Client *client, QosWireBudget *item,
                           QosTime now)
@@ -287,11 +303,11 @@ static gboolean take_item(QosServerBudgets *budgets, Client *client, QosWireBudg
     qos_budget_join(class->budget, client->id, 1, now);
     if (!qos_budget_report(class->budget, client->id, &budgets->report, now))
         return FALSE;
-    class->used = now;
-    if (budgets->report.count > 0)
-        set_open(budgets, class, TRUE);
-    if (class->place >= 0)
-        budgets->next = MIN(budgets->next, due_of(budgets, class));
+    note_use(budgets, class, now);
+    if (budgets->report.count > 0 && !qos_heap_contains(&class->due))
+        qos_heap_push(&budgets->open, &class->due, due_of(budgets, class));
+    else
+        move_due(budgets, class);
     return TRUE;
 }
 
@@ -321,6 +337,7 @@ void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosT
     g_hash_table_iter_init(&iter, budgets->classes);
     while (g_hash_table_iter_next(&iter, (gpointer *)&class, NULL)) {
         qos_budget_leave(class->budget, client, now);
+        move_due(budgets, class); /* it may have been the last that was awaited */
         if (class->maker == client)
             class->maker = 0;
     }
@@ -329,22 +346,36 @@ void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosT
 
 /* --- the end of an epoch --- */
 
-static void put_answer(QosServerBudgets *budgets, const Class *class, const QosBudgetAnswer *answer)
+/* `item` has the class; its bytes are the grant, but for the ticket. */
+static void put_answer(QosServerBudgets *budgets, QosWireBudget *item,
+                       const QosBudgetAnswer *answer)
 {
     Client *client = find_client(budgets, answer->to);
-    QosWireBudget item = {.rule = class->rule_id, .unit = class->unit};
 
     if (client == NULL)
         return;
-    g_byte_array_set_size(budgets->bytes, 0);
-    qos_budget_grant_encode(&answer->grant, budgets->bytes);
-    g_strlcpy(item.class, class->name, sizeof(item.class));
-    item.bytes = budgets->bytes->data;
-    item.length = budgets->bytes->len;
-    qos_wire_put_budget(client->frames, &client->batch, QOS_WIRE_BUDGET_GRANT, &item);
+    qos_budget_grant_set_ticket(budgets->bytes, answer->grant.ticket);
+    item->bytes = budgets->bytes->data;
+    item->length = budgets->bytes->len;
+    qos_wire_put_budget(client->frames, &client->batch, QOS_WIRE_BUDGET_GRANT, item);
     if (!client->is_listed)
         g_ptr_array_add(budgets->answered, client);
     client->is_listed = TRUE;
+}
+
+/* All that are answered are told the same. */
+static void put_answers(QosServerBudgets *budgets, const Class *class)
+{
+    const QosBudgetAnswer *answers = (const QosBudgetAnswer *)budgets->answers->data;
+    QosWireBudget item = {.rule = class->rule_id, .unit = class->unit};
+
+    if (budgets->answers->len == 0)
+        return;
+    g_strlcpy(item.class, class->name, sizeof(item.class));
+    g_byte_array_set_size(budgets->bytes, 0);
+    qos_budget_grant_encode(&answers[0].grant, budgets->bytes);
+    for (guint i = 0; i < budgets->answers->len; i++)
+        put_answer(budgets, &item, &answers[i]);
 }
 
 static void close_class(QosServerBudgets *budgets, Class *class, QosTime now)
@@ -352,23 +383,20 @@ static void close_class(QosServerBudgets *budgets, Class *class, QosTime now)
     g_array_set_size(budgets->answers, 0);
     qos_budget_close(class->budget, now, budgets->answers);
     class->closed = now;
-    set_open(budgets, class, FALSE);
-    for (guint i = 0; i < budgets->answers->len; i++)
-        put_answer(budgets, class, &g_array_index(budgets->answers, QosBudgetAnswer, i));
+    qos_heap_remove(&budgets->open, &class->due);
+    put_answers(budgets, class);
+    if (now - class->tidied >= TIDY) {
+        qos_budget_forget_silent(class->budget, now - TIDY);
+        class->tidied = now;
+    }
 }
 
 static void close_due(QosServerBudgets *budgets, QosTime now)
 {
-    budgets->next = QOS_NEVER;
-    for (guint i = budgets->open->len; i > 0; i--) { /* the last takes the place of one that goes */
-        Class *class = budgets->open->pdata[i - 1];
-        const QosTime due = due_of(budgets, class);
+    QosHeapNode *node;
 
-        if (now >= due)
-            close_class(budgets, class, now);
-        else
-            budgets->next = MIN(budgets->next, due);
-    }
+    while ((node = qos_heap_peek(&budgets->open)) != NULL && node->key <= now)
+        close_class(budgets, (Class *)((char *)node - offsetof(Class, due)), now);
 }
 
 static void send_answers(QosServerBudgets *budgets, QosServerBudgetsSend send, gpointer arg)
@@ -377,6 +405,10 @@ static void send_answers(QosServerBudgets *budgets, QosServerBudgetsSend send, g
         Client *client = budgets->answered->pdata[i];
 
         send(client->id, client->frames, arg);
+        if (client->frames->len > FRAMES_KEPT) {
+            g_byte_array_unref(client->frames);
+            client->frames = g_byte_array_new();
+        }
         g_byte_array_set_size(client->frames, 0);
         client->batch = QOS_WIRE_NO_BATCH;
         client->is_listed = FALSE;
@@ -384,35 +416,46 @@ static void send_answers(QosServerBudgets *budgets, QosServerBudgetsSend send, g
     g_ptr_array_set_size(budgets->answered, 0);
 }
 
-/* No lease of it can run any more: the last answer was an epoch after the last report. */
-static gboolean is_at_rest(gpointer data, gpointer value G_GNUC_UNUSED, gpointer arg)
+/* When a class that is not used any more is looked at: an answer came an epoch after the latest
+ * report at most, and its lease has ended. */
+static QosTime rest_of(const QosServerBudgets *budgets, const Class *class)
 {
-    QosServerBudgets *budgets = arg;
-    Class *class = data;
-
-    if (class->place >= 0 || budgets->sweep < class->used + 2 * budgets->lease)
-        return FALSE;
-    take_off(budgets, class);
-    return TRUE;
+    return class->used + budgets->epoch + budgets->lease + QOS_BUDGET_DRIFT(budgets->lease);
 }
 
-static void sweep(QosServerBudgets *budgets, QosTime now)
+static Class *least_used(const QosServerBudgets *budgets)
 {
-    budgets->sweep = now;
-    g_hash_table_foreach_remove(budgets->classes, is_at_rest, budgets);
-    budgets->sweep = g_hash_table_size(budgets->classes) > 0 ? now + 2 * budgets->lease : QOS_NEVER;
+    return budgets->by_use.head != NULL ? budgets->by_use.head->data : NULL;
+}
+
+/* Its debt is lost, and that is no way to be rid of one: by then all of R would have repaid it. */
+static void free_resting(QosServerBudgets *budgets, QosTime now)
+{
+    Class *class;
+
+    for (guint i = 0; i < RESTS_MAX && (class = least_used(budgets)) != NULL; i++) {
+        if (now < rest_of(budgets, class))
+            return;
+        if (qos_heap_contains(&class->due) || !qos_budget_is_at_rest(class->budget, now)) {
+            note_use(budgets, class, now);
+            continue;
+        }
+        take_off(budgets, class);
+        g_hash_table_remove(budgets->classes, class);
+    }
 }
 
 QosTime qos_server_budgets_tick(QosServerBudgets *budgets, QosTime now, QosServerBudgetsSend send,
                                 gpointer arg)
 {
-    if (now >= budgets->next) {
-        close_due(budgets, now);
-        send_answers(budgets, send, arg);
-    }
-    if (now >= budgets->sweep)
-        sweep(budgets, now);
-    return MIN(budgets->next, budgets->sweep);
+    close_due(budgets, now);
+    send_answers(budgets, send, arg);
+    free_resting(budgets, now);
+
+    const QosHeapNode *first = qos_heap_peek(&budgets->open);
+    const Class *class = least_used(budgets);
+    return MIN(first != NULL ? first->key : QOS_NEVER,
+               class != NULL ? rest_of(budgets, class) : QOS_NEVER);
 }
 
 /* --- for reports --- */

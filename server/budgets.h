@@ -9,12 +9,20 @@
  * and freed when no mount can have a rate of it any more. Mounts say nothing before a class is
  * used, so floors are reserved as a whole (core/budget.c).
  *
+ * Bounds: what a hostile client reports cannot fill the memory. Beyond QOS_SERVER_BUDGETS_MAX
+ * classes, or QOS_SERVER_BUDGETS_CLIENT_MAX that one client's reports have made and that are there
+ * still, reports of new classes are passed over and counted. Those mounts stay at their floors.
+ *
  * Pure: time is an argument. One thread, the main loop's.
  */
 #pragma once
 
 #include "core/budget.h"
 #include "core/wire_cluster.h"
+
+/* Classes with their units: some 900 bytes each with a member, 300 for each further one. */
+#define QOS_SERVER_BUDGETS_MAX        200000
+#define QOS_SERVER_BUDGETS_CLIENT_MAX 10000
 
 typedef struct QosServerBudgets QosServerBudgets;
 
@@ -49,7 +57,7 @@ void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosT
 /* Whole frames of BUDGET_GRANT for one client. The bytes are the budgets'. */
 typedef void (*QosServerBudgetsSend)(QosOwnerId client, const GByteArray *frames, gpointer arg);
 /* Ends the epochs that are due, and answers. Returns when to call it again; QOS_NEVER: after the
- * next report. To be called after reports, too. */
+ * next report. To be called after reports, too, and after set_rules and leave. */
 QosTime qos_server_budgets_tick(QosServerBudgets *budgets, QosTime now, QosServerBudgetsSend send,
                                 gpointer arg);
 

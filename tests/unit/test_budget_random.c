@@ -102,6 +102,25 @@ static void test_bytes(void)
     each_seed(bytes_are_the_report);
 }
 
+/* A grant that is encoded once is told to many: each has a ticket of its own. */
+static void ticket_is_replaced(GRand *random)
+{
+    QosBudgetGrant grant = {.level = 5, .rest = 4, .raise = 3, .raise_rest = 2, .lease = 1};
+    g_autoptr(GByteArray) bytes = g_byte_array_new(), other = g_byte_array_new();
+
+    grant.ticket = any_rate(random);
+    qos_budget_grant_encode(&grant, bytes);
+    grant.ticket = any_rate(random);
+    qos_budget_grant_encode(&grant, other);
+    qos_budget_grant_set_ticket(bytes, grant.ticket);
+    g_assert_cmpmem(bytes->data, bytes->len, other->data, other->len);
+}
+
+static void test_ticket(void)
+{
+    each_seed(ticket_is_replaced);
+}
+
 /* The sum of what members take at the level is at most B, by whole numbers; and is not far below.
  */
 static void level_hands_out_no_more(GRand *random)
@@ -372,6 +391,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/budget-random/combine", test_combine);
     g_test_add_func("/budget-random/bytes", test_bytes);
+    g_test_add_func("/budget-random/ticket", test_ticket);
     g_test_add_func("/budget-random/level", test_level);
     g_test_add_func("/budget-random/hard", test_hard);
     g_test_add_func("/budget-random/parts", test_parts);

@@ -17,8 +17,9 @@ typedef struct {
     QosBudgetMount budget;
     guint64 demand; /* that it reports each epoch */
     guint64 served;
-    gboolean is_cut;
-    guint grants; /* that it took */
+    gboolean is_cut;  /* its reports are lost */
+    gboolean is_deaf; /* the answers are */
+    guint grants;     /* that it took */
 } Mount;
 
 typedef struct {
@@ -80,7 +81,7 @@ static void take_grants(QosOwnerId client, const GByteArray *frames, gpointer ar
             g_assert_cmpuint(item.rule, ==, RULE);
             g_assert_cmpuint(item.unit, ==, 0);
             g_assert_true(qos_budget_grant_decode(item.bytes, item.length, &grant));
-            if (g_str_equal(item.class, world->class_name))
+            if (g_str_equal(item.class, world->class_name) && !mount->is_deaf)
                 mount->grants += qos_budget_mount_grant(&mount->budget, &grant, world->now);
         }
     }
@@ -190,6 +191,49 @@ static void test_two(void)
     world_clear(&world);
 }
 
+/* A newcomer waits for half an epoch at most when nobody is awaited, and for the others else. */
+static void test_newcomer(void)
+{
+    World world;
+
+    world_init(&world, QOS_BUDGET_FAIR, 0);
+    const QosTime start = world.now;
+    world.mounts[0].demand = world.mounts[1].demand = R;
+    report(&world, 0);
+    world.now = start + 30 * QOS_MILLISECOND;
+    report(&world, 1);
+    g_assert_cmpint(tick(&world), ==, start + EPOCH); /* the first one is awaited, */
+    world.mounts[0].demand = 0;
+    report(&world, 0); /* and is idle */
+    g_assert_cmpint(tick(&world), ==, start + EPOCH / 2);
+    world.now = start + EPOCH / 2 - 1;
+    tick(&world);
+    g_assert_cmpuint(world.mounts[1].grants, ==, 0);
+    world.now++;
+    tick(&world);
+    g_assert_cmpuint(world.mounts[1].grants, ==, 1);
+    world_clear(&world);
+}
+
+/* Nobody waits for a client that is known no more. */
+static void test_leave(void)
+{
+    World world;
+
+    world_init(&world, QOS_BUDGET_FAIR, 0);
+    world.mounts[0].demand = world.mounts[1].demand = R;
+    const QosTime start = world.now;
+    report(&world, 0);
+    report(&world, 1);
+    world.now = start + EPOCH - 1;
+    g_assert_cmpint(tick(&world), ==, start + EPOCH);
+    g_assert_cmpuint(world.mounts[1].grants, ==, 0);
+    qos_server_budgets_leave(world.server, 1, world.now);
+    tick(&world);
+    g_assert_cmpuint(world.mounts[1].grants, ==, 1);
+    world_clear(&world);
+}
+
 /* HARD: the floors of mounts that never reported stay theirs. */
 static void test_hard(void)
 {
@@ -276,6 +320,37 @@ static void test_change(void)
     world_clear(&world);
 }
 
+/* More parts: what the floors of all mounts lose is free for as many new mounts, once all of them
+ * have put that in force. */
+static void test_parts(void)
+{
+    World world;
+
+    world_init(&world, QOS_BUDGET_HARD, 0);
+    for (guint i = 0; i < 4; i++)
+        world.mounts[i].demand = 2 * R;
+    for (guint i = 0; i < 20; i++)
+        epoch(&world);
+    set_rule(&world, R, QOS_BUDGET_HARD, 2 * MOUNTS);
+    for (guint i = 0; i < MOUNTS; i++) {
+        const QosBudgetConfig config = {.limit = R,
+                                        .share = QOS_BUDGET_HARD,
+                                        .floor = 10,
+                                        .epoch = EPOCH,
+                                        .lease = LEASE,
+                                        .registered = 2 * MOUNTS};
+        epoch(&world);
+        g_assert_cmpuint(sum(&world), <=, R);
+        qos_budget_mount_configure(&world.mounts[i].budget, &config, R / 10 / (2 * MOUNTS));
+    }
+    for (guint i = 0; i < 20; i++) {
+        g_assert_cmpuint(sum(&world) + MOUNTS * (R / 10 / (2 * MOUNTS)), <=, R);
+        epoch(&world);
+    }
+    g_assert_cmpuint(sum(&world), >, R * 0.93);
+    world_clear(&world);
+}
+
 static void count_class(const QosServerBudgetsClass *item G_GNUC_UNUSED, gpointer arg)
 {
     ++*(guint *)arg;
@@ -309,6 +384,100 @@ static void test_rest(void)
     }
     g_assert_cmpuint(classes_of(&world), ==, 0);
     g_assert_cmpint(tick(&world), ==, QOS_NEVER);
+    world_clear(&world);
+}
+
+static void count_member(const QosServerBudgetsMember *member G_GNUC_UNUSED, gpointer arg)
+{
+    ++*(guint *)arg;
+}
+
+static guint members_of(const World *world)
+{
+    guint count = 0;
+
+    qos_server_budgets_each_member(world->server, RULE, world->class_name, 0, count_member, &count,
+                                   world->now);
+    return count;
+}
+
+/* Mounts that are long idle in a class that others use cost nothing, and are welcome again. */
+static void test_long_idle(void)
+{
+    World world;
+
+    world_init(&world, QOS_BUDGET_HARD, 0);
+    for (guint i = 0; i < MOUNTS; i++)
+        world.mounts[i].demand = 2 * R;
+    epoch(&world);
+    epoch(&world);
+    for (guint i = 1; i < MOUNTS; i++) {
+        world.mounts[i].demand = 0;
+        report(&world, i);
+    }
+    for (guint i = 0; i < 50; i++)
+        epoch(&world);
+    g_assert_cmpuint(members_of(&world), ==, MOUNTS);
+    for (guint i = 0; i < 200; i++)
+        epoch(&world);
+    g_assert_cmpuint(members_of(&world), ==, 1);
+    world.mounts[1].demand = 2 * R;
+    for (guint i = 0; i < 5; i++) {
+        epoch(&world);
+        g_assert_cmpuint(sum(&world), <=, R);
+    }
+    g_assert_cmpuint(members_of(&world), ==, 2);
+    g_assert_cmpuint(rate(&world, 1), >, R * 0.4);
+    g_assert_cmpuint(rate(&world, 1), <, R * 0.5);
+    world_clear(&world);
+}
+
+static void note_class(const QosServerBudgetsClass *item, gpointer arg)
+{
+    *(QosServerBudgetsClass *)arg = *item;
+}
+
+/* What status, `jobs` and `why` are told of the latest epoch. */
+static void test_state(void)
+{
+    QosServerBudgetsClass class = {0};
+    World world;
+
+    world_init(&world, QOS_BUDGET_FAIR, 0);
+    world.mounts[0].demand = R / 4;
+    world.mounts[1].demand = R / 2;
+    for (guint i = 0; i < 20; i++)
+        epoch(&world);
+    qos_server_budgets_each(world.server, note_class, &class, world.now);
+    g_assert_cmpuint(class.rule, ==, RULE);
+    g_assert_cmpstr(class.rule_name, ==, "big");
+    g_assert_cmpstr(class.class_name, ==, "job1");
+    g_assert_cmpuint(class.limit, ==, R);
+    g_assert_cmpuint(class.demand, ==, R / 4 + R / 2);
+    g_assert_cmpuint(class.served, ==, R / 4 + R / 2);
+    g_assert_cmpuint(class.state.members, ==, 2);
+    world_clear(&world);
+}
+
+/* A unit whose limit goes is freed, and the other one stays. */
+static void test_units(void)
+{
+    QosBudgetReport made = {0};
+    World world;
+
+    world_init(&world, QOS_BUDGET_FAIR, 0);
+    world.mounts[0].demand = R;
+    epoch(&world);
+    g_assert_cmpuint(classes_of(&world), ==, 1);
+    world.rule.limit[0] = 0;
+    world.rule.limit[1] = R;
+    qos_server_budgets_set_rules(world.server, &world.rule, 1, EPOCH, LEASE, MOUNTS, world.now);
+    g_assert_cmpuint(classes_of(&world), ==, 0);
+    qos_budget_mount_report(&world.mounts[0].budget, R, 0, world.now, &made);
+    g_assert_true(tell(&world, 1, RULE, "job1", &made));
+    g_assert_cmpuint(classes_of(&world), ==, 0);
+    g_assert_cmpuint(qos_server_budgets_passed_over(world.server), ==, 1);
+    qos_budget_report_clear(&made);
     world_clear(&world);
 }
 
@@ -359,32 +528,69 @@ static void test_hostile(void)
     world_clear(&world);
 }
 
-/* Random mounts and losses: with HARD the rates in force are never above R. */
+/* Reports and answers are lost, clients leave when nothing of theirs is in force, and the server
+ * starts again. */
+static void happen(World *world, GRand *random, Mount *mount)
+{
+    switch (g_rand_int_range(random, 0, 40)) {
+    case 0:
+    case 1:
+    case 2:
+        mount->is_cut = !mount->is_cut;
+        break;
+    case 3:
+    case 4:
+        mount->is_deaf = !mount->is_deaf;
+        break;
+    case 5:
+        if (g_rand_int_range(random, 0, 4) > 0)
+            break;
+        qos_server_budgets_free(world->server);
+        world->server = qos_server_budgets_new(world->now + LEASE);
+        set_rule(world, R, QOS_BUDGET_HARD, MOUNTS);
+        break;
+    case 6:
+        if (world->now < mount->budget.until)
+            break;
+        qos_server_budgets_leave(world->server, (QosOwnerId)(mount - world->mounts) + 1,
+                                 world->now);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Random mounts and losses: with HARD the rates in force are never above R. Half of the seeds leave
+ * two mounts that never report and use their floors. */
 static void test_random(void)
 {
+    guint64 highest = 0;
+
     for (guint seed = 0; seed < 200; seed++) {
         g_autoptr(GRand) random = g_rand_new_with_seed(seed);
+        const gint awake = seed % 2 == 0 ? MOUNTS : MOUNTS - 2;
         World world;
 
         world_init(&world, QOS_BUDGET_HARD, 0);
         for (guint step = 0; step < 300; step++) {
-            Mount *mount = &world.mounts[g_rand_int_range(random, 0, MOUNTS)];
+            Mount *mount = &world.mounts[g_rand_int_range(random, 0, awake)];
 
             if (g_rand_int_range(random, 0, 4) == 0)
                 mount->demand = g_rand_int_range(random, 0, 3) == 0
                                     ? 0
                                     : (guint64)g_rand_int_range(random, 1, 3000) * 1000;
-            if (g_rand_int_range(random, 0, 10) == 0)
-                mount->is_cut = !mount->is_cut;
+            happen(&world, random, mount);
             if (g_rand_int_range(random, 0, 5) > 0)
                 report(&world, (guint)(mount - world.mounts));
             world.now += g_rand_int_range(random, 1, 60) * QOS_MILLISECOND;
             tick(&world);
             if (sum(&world) > R)
                 g_error("seed %u, step %u: %" G_GUINT64_FORMAT, seed, step, sum(&world));
+            highest = MAX(highest, sum(&world));
         }
         world_clear(&world);
     }
+    g_assert_cmpuint(highest, >, R * 0.98); /* it was put to the test */
 }
 
 int main(int argc, char **argv)
@@ -392,11 +598,17 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/server-budgets/one", test_one);
     g_test_add_func("/server-budgets/two", test_two);
+    g_test_add_func("/server-budgets/newcomer", test_newcomer);
+    g_test_add_func("/server-budgets/leave", test_leave);
     g_test_add_func("/server-budgets/hard", test_hard);
     g_test_add_func("/server-budgets/silence", test_silence);
     g_test_add_func("/server-budgets/restart", test_restart);
     g_test_add_func("/server-budgets/change", test_change);
+    g_test_add_func("/server-budgets/parts", test_parts);
     g_test_add_func("/server-budgets/rest", test_rest);
+    g_test_add_func("/server-budgets/long-idle", test_long_idle);
+    g_test_add_func("/server-budgets/state", test_state);
+    g_test_add_func("/server-budgets/units", test_units);
     g_test_add_func("/server-budgets/many", test_many);
     g_test_add_func("/server-budgets/hostile", test_hostile);
     g_test_add_func("/server-budgets/random", test_random);
