@@ -60,6 +60,7 @@
 #define RAISE_STEPS  24   /* of a bisection: to 6e-8 of the level */
 #define FLOOR_MAX    50
 #define EPOCH_MIN    QOS_MILLISECOND
+#define SHOWN_WINDOW QOS_SECOND /* people are shown the mean of this: one epoch's is noise */
 #define EPOCH_MAX    (10 * QOS_SECOND)
 #define LEASE_EPOCHS 5
 #define LEASE_MAX    (3600 * QOS_SECOND)
@@ -536,6 +537,17 @@ static void set_targets(QosBudget *budget, double to_hand_out, QosBudgetGrant *g
         grant->rest = (to_hand_out - qos_budget_take(&budget->sum, G_MAXDOUBLE)) / weight;
 }
 
+void qos_budget_note_served(QosBudget *budget, QosTime epoch)
+{
+    budget->window_served += budget->epoch_served;
+    budget->window += epoch;
+    if (budget->window < SHOWN_WINDOW)
+        return;
+    budget->shown_served = MAX(budget->window_served, 0) / seconds(budget->window);
+    budget->window_served = 0;
+    budget->window = 0;
+}
+
 double qos_budget_account(QosBudget *budget, QosTime now)
 {
     const double period = seconds(now - budget->closed);
@@ -547,8 +559,8 @@ double qos_budget_account(QosBudget *budget, QosTime now)
         qos_budget_correct(budget, silent, period);
     }
     budget->epoch_served = budget->served;
-    budget->epoch = now - budget->closed;
     budget->served = 0;
+    qos_budget_note_served(budget, now - budget->closed);
     budget->closed = now;
     return silent;
 }
@@ -607,7 +619,7 @@ QosBudgetState qos_budget_state(const QosBudget *budget, QosTime now)
         .in_force = qos_budget_in_force(budget, now),
         .reserved = reserve_of(budget),
         .demand = demand_of(budget, now),
-        .served = budget->epoch > 0 ? budget->epoch_served / seconds(budget->epoch) : 0,
+        .served = budget->shown_served,
         .level = budget->level,
         .factor = budget->factor,
         .debt = budget->debt,

@@ -212,7 +212,7 @@ typedef struct {
     guint64 in_force; /* the most that all may use now, with `reserved`; a rate */
     guint64 reserved; /* QOS_BUDGET_HARD: floors of mounts that are no members; a rate */
     double demand;    /* of all whose leases run, by their latest reports; a rate */
-    double served;    /* in the latest epoch, by the reports; a rate */
+    double served;    /* by the reports, the mean of a second; a rate */
     double level;     /* of the latest epoch */
     double factor;    /* a; 1 with QOS_BUDGET_HARD */
     double debt;      /* an amount that was served beyond R */

@@ -32,9 +32,11 @@ struct QosBudget {
     guint expected;      /* members that are */
     QosBudgetReport sum; /* of the latest epoch */
     double level;
-    double served;       /* an amount, since the latest epoch */
-    double epoch_served; /* an amount, in the latest epoch, */
-    QosTime epoch;       /* which was so long */
+    double served;        /* an amount, since the latest epoch */
+    double epoch_served;  /* an amount, in the latest epoch */
+    double shown_served;  /* a rate: the mean of the latest window of a second, for people */
+    double window_served; /* an amount: in the next window so far, */
+    QosTime window;       /* which is so long */
     /* --- a coordinator's --- */
     double factor, debt;
     QosTime closed;
@@ -64,6 +66,8 @@ void qos_budget_sum_up(QosBudget *budget, QosTime now);
  * `passed_only`, to those that were passed up) are `free` at most. Sets both raises of `grant`. */
 void qos_budget_solve_raise(const QosBudget *budget, guint64 free, gboolean passed_only,
                             QosBudgetGrant *grant);
+/* Counts `epoch_served`, of an epoch of that length, for people. */
+void qos_budget_note_served(QosBudget *budget, QosTime epoch);
 /* Answers `member`, and notes what it may use from now on. */
 void qos_budget_answer(QosBudget *budget, QosBudgetMember *member, const QosBudgetGrant *grant,
                        QosTime now, GArray *answers);

@@ -185,7 +185,7 @@ static void account(QosBudgetShares *shares, QosTime now)
     }
     qos_budget_correct(shares->whole, silent, (double)(now - shares->whole->closed) / QOS_SECOND);
     shares->whole->epoch_served = shares->whole->served;
-    shares->whole->epoch = now - shares->whole->closed;
+    qos_budget_note_served(shares->whole, now - shares->whole->closed);
     shares->whole->served = 0;
     shares->whole->closed = now;
 }

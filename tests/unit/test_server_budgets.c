@@ -437,7 +437,7 @@ static void note_class(const QosServerBudgetsClass *item, gpointer arg)
     *(QosServerBudgetsClass *)arg = *item;
 }
 
-/* What status, `jobs` and `why` are told of the latest epoch. */
+/* What status, `jobs` and `why` are told. */
 static void test_state(void)
 {
     QosServerBudgetsClass class = {0};
@@ -446,7 +446,7 @@ static void test_state(void)
     world_init(&world, QOS_BUDGET_FAIR, 0);
     world.mounts[0].demand = R / 4;
     world.mounts[1].demand = R / 2;
-    for (guint i = 0; i < 20; i++)
+    for (guint i = 0; i < 30; i++)
         epoch(&world);
     qos_server_budgets_each(world.server, note_class, &class, world.now);
     g_assert_cmpuint(class.rule, ==, RULE);
