@@ -507,7 +507,9 @@ void qos_budget_correct(QosBudget *budget, double silent, double period)
 
     budget->debt += budget->served - limit * period;
     budget->debt = CLAMP(budget->debt, -limit * CREDIT_MAX, limit * DEBT_MAX);
-    if (budget->level >= G_MAXDOUBLE)
+    if (budget->is_saturated)
+        budget->debt = MAX(budget->debt, 0);
+    if (budget->level >= G_MAXDOUBLE || budget->is_saturated)
         budget->factor += (1 - budget->factor) * GAIN;
     else if (silent <= limit * SILENT_PART && period > 0)
         budget->factor += GAIN * (1 - budget->served / (limit * period));

@@ -39,6 +39,7 @@ struct QosBudget {
     QosTime window;       /* which is so long */
     /* --- a coordinator's --- */
     double factor, debt;
+    gboolean is_saturated; /* the store cannot serve more: no reason to hand out more */
     QosTime closed;
     /* --- a combiner's --- */
     guint64 ticket;        /* of the latest report; 0: this is a coordinator */

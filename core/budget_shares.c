@@ -213,6 +213,15 @@ void qos_budget_shares_close(QosBudgetShares *shares, QosTime now, GArray *answe
         hand_out(shares, shares->jobs->pdata[i], now, answers);
 }
 
+void qos_budget_shares_set_saturated(QosBudgetShares *shares, gboolean is_saturated)
+{
+    shares->whole->is_saturated = is_saturated;
+    for (guint i = 0; i < shares->jobs->len; i++) {
+        const Job *job = shares->jobs->pdata[i];
+        job->budget->is_saturated = is_saturated;
+    }
+}
+
 /* --- reports --- */
 
 gboolean qos_budget_shares_find(const QosBudgetShares *shares, guint64 id, QosTime now,

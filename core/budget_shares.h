@@ -65,6 +65,10 @@ QosBudget *qos_budget_shares_job(QosBudgetShares *shares, guint64 id, guint64 we
 /* The job has ended: no mount uses anything of it any more. */
 void qos_budget_shares_end(QosBudgetShares *shares, guint64 id);
 
+/* In the epoch that ends the store was saturated (core/budget_capacity.h), or not: what was not
+ * served then is not handed out once more. */
+void qos_budget_shares_set_saturated(QosBudgetShares *shares, gboolean is_saturated);
+
 /* Ends the epoch of all jobs, and appends the answers (QosBudgetSharesAnswer). */
 void qos_budget_shares_close(QosBudgetShares *shares, QosTime now, GArray *answers);
 

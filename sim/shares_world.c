@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "core/budget_capacity.h"
 #include "sim/budget_load.h"
 
 #define E      QOS_BUDGET_EPOCH
@@ -23,6 +24,9 @@ typedef struct {
     QosBudgetLoad load;
     QosTime phase, turn, reported;
     double reported_served, reported_waiting;
+    double saturated;        /* an amount: served in this epoch while the store was full, */
+    double saturated_before; /* and in the one before */
+    double epoch_served;     /* when the epoch began */
 } Class;
 
 typedef struct {
@@ -38,6 +42,10 @@ typedef struct {
     double ideal;         /* the sum of what the jobs were to be served */
     double second_served; /* when the second began */
     double over;
+    QosBudgetCapacity capacity;
+    double store;        /* what it could do since the begin; an amount */
+    double epoch_served; /* when the epoch began */
+    double low, high;
 } World;
 
 static double exponential(World *world, double mean)
@@ -131,8 +139,70 @@ static Class *find(World *world, guint64 job, guint64 mount)
     g_assert_not_reached();
 }
 
+/* What the store can do now; a rate. */
+static double store_now(const World *world)
+{
+    const gboolean is_half =
+        world->config.is_halved && world->now >= 30 * QOS_SECOND && world->now < 90 * QOS_SECOND;
+
+    if (world->config.is_stalling && world->now % (5 * QOS_SECOND) < 200 * QOS_MILLISECOND)
+        return 0;
+    return world->config.store * C * (is_half ? 0.5 : 1);
+}
+
+static double served(const World *world)
+{
+    double sum = 0;
+
+    for (guint i = 0; i < world->count; i++)
+        sum += world->classes[i].load.served;
+    return sum;
+}
+
+/* As the mount sees it: an amount. Begins the class's next epoch. */
+static double saturation_of(World *world, Class *class)
+{
+    const double all = class->load.served - class->epoch_served;
+    const gint error = world->config.is_noisy ? g_rand_int_range(world->random, 0, 5) : 2;
+    double seen = world->config.is_noisy ? MIN(class->saturated_before, all) : class->saturated;
+
+    if (error < 2)
+        seen = error == 0 ? 0 : all;
+    class->saturated_before = class->saturated;
+    class->epoch_served = class->load.served;
+    class->saturated = 0;
+    return seen;
+}
+
+/* C is found by what all were served in the epoch, and what they say of the store. */
+static void find_capacity(World *world)
+{
+    QosBudgetConfig config = world->budget;
+    const double all = served(world), rate = (all - world->epoch_served) * QOS_SECOND / E;
+    const QosTime second = world->now / QOS_SECOND;
+    double saturated = 0;
+
+    for (guint i = 0; i < world->count; i++) {
+        saturated += saturation_of(world, &world->classes[i]) * QOS_SECOND / E;
+    }
+    world->epoch_served = all;
+    config.limit =
+        (guint64)qos_budget_capacity_step(&world->capacity, rate, MIN(saturated, rate), E);
+    qos_budget_shares_set_saturated(world->shares, world->capacity.is_saturated);
+    qos_budget_shares_configure(world->shares, &config);
+    if (second < SETTLE || (world->config.is_halved &&
+                            ((second >= 30 && second < 32) || (second >= 90 && second < 100))))
+        return;
+    if (store_now(world) <= 0)
+        return;
+    world->low = MIN(world->low, world->capacity.estimate / store_now(world));
+    world->high = MAX(world->high, world->capacity.estimate / store_now(world));
+}
+
 static void close_epoch(World *world)
 {
+    if (world->config.store > 0)
+        find_capacity(world);
     qos_budget_shares_close(world->shares, world->now, world->answers);
     for (guint i = 0; i < world->answers->len; i++) {
         const QosBudgetSharesAnswer *answer =
@@ -147,7 +217,7 @@ static void close_epoch(World *world)
 /* The ideal of this step: what `wants` get of C by weight. */
 static void count_ideal(World *world, double *wants)
 {
-    double left = C, weight;
+    double left = world->config.store > 0 ? store_now(world) : C, weight;
     gboolean is_changed = TRUE;
 
     while (is_changed) { /* each round gives those that want less than their part what they want */
@@ -175,25 +245,37 @@ static void count_ideal(World *world, double *wants)
     }
 }
 
-static double served(const World *world)
+/* What the class would use of its rate in this step; a rate. */
+static double use_of(const World *world, const Class *class)
+{
+    const double rate = (double)qos_budget_mount_rate(&class->budget, world->now);
+
+    return MIN(rate, class->load.inflow + class->load.waiting * QOS_SECOND / STEP);
+}
+
+/* The store serves all alike: by how much less than they might have. */
+static double crowding(const World *world)
 {
     double sum = 0;
 
-    for (guint i = 0; i < world->count; i++)
-        sum += world->classes[i].load.served;
-    return sum;
+    for (guint i = 0; world->config.store > 0 && i < world->count; i++)
+        sum += use_of(world, &world->classes[i]);
+    return sum > store_now(world) && sum > 0 ? store_now(world) / sum : 1;
 }
 
 static void step(World *world)
 {
     g_autofree double *wants = g_new0(double, world->config.jobs);
+    const double crowded = crowding(world);
 
     for (guint i = 0; i < world->count; i++) {
         Class *class = &world->classes[i];
         wants[class->job] += class->load.inflow;
-        const double rate = (double)qos_budget_mount_rate(&class->budget, world->now);
-        qos_budget_load_advance(&class->load, rate, world->now + STEP);
+        const double before = class->load.served, rate = use_of(world, class);
+        qos_budget_load_advance(&class->load, rate * crowded, world->now + STEP);
+        class->saturated += crowded < 1 ? class->load.served - before : 0;
     }
+    world->store += store_now(world) * STEP / QOS_SECOND;
     count_ideal(world, wants);
     world->now += STEP;
     for (guint i = 0; i < world->count; i++) {
@@ -223,7 +305,7 @@ static void begin(World *world)
         world->jobs[i].served = world->jobs[i].ideal = 0;
     for (guint i = 0; i < world->count; i++)
         world->jobs[world->classes[i].job].served -= world->classes[i].load.served;
-    world->ideal = 0;
+    world->ideal = world->store = 0;
 }
 
 static QosSharesWorldResult finish(World *world)
@@ -237,6 +319,9 @@ static QosSharesWorldResult finish(World *world)
     for (guint i = 0; i < world->config.jobs; i++)
         sum += world->jobs[i].served;
     result.used = sum / world->ideal;
+    result.store_used = world->store > 0 ? sum / world->store : 0;
+    result.estimate_low = world->low;
+    result.estimate_high = world->high;
     qos_budget_shares_free(world->shares);
     g_array_unref(world->answers);
     g_rand_free(world->random);
@@ -256,6 +341,8 @@ QosSharesWorldResult qos_shares_world_run(const QosSharesWorldConfig *config, gu
 
     world.shares = qos_budget_shares_new(&world.budget, TRUE, 0);
     set_up(&world);
+    qos_budget_capacity_init(&world.capacity, config->store * config->start * C);
+    world.low = G_MAXDOUBLE;
     while (world.now < SETTLE * QOS_SECOND)
         step(&world);
     begin(&world);

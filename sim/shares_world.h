@@ -13,7 +13,13 @@
 
 typedef struct {
     guint mounts, jobs;
-    guint most;         /* mounts of a job: 1 to so many */
+    guint most;           /* mounts of a job: 1 to so many */
+    double store;         /* what the store can do, as a part of C; 0: no bound. C is then found, */
+    double start;         /* from so much of that on */
+    gboolean is_halved;   /* the store can do half of that from 30 s to 90 s */
+    gboolean is_stalling; /* it does nothing for 200 ms of 5 s */
+    gboolean is_noisy;  /* mounts see an epoch late that the store is full; a fifth does not see it,
+                           a fifth sees it where it is not */
     gboolean is_silent; /* a tenth of the mounts says nothing for 2 s of 10 */
     guint32 seed;
 } QosSharesWorldConfig;
@@ -26,8 +32,11 @@ typedef struct {
 } QosSharesWorldJob;
 
 typedef struct {
-    double used; /* served / min(C, what is wanted); over the whole run */
-    double over; /* the most that was served in a second, of C, less 1 */
+    double estimate_low, estimate_high; /* C as it was found, of what the store can do; 1 s after a
+                                           change of that, and 10 s later, do not count */
+    double store_used; /* served, of what the store could do, where enough was wanted */
+    double used;       /* served / min(C, what is wanted); over the whole run */
+    double over;       /* the most that was served in a second, of C, less 1 */
     guint count;
     QosSharesWorldJob *jobs; /* owned */
 } QosSharesWorldResult;
