@@ -497,9 +497,10 @@ char *qos_ctl_render_cluster_why(JsonObject *why, const QosCtlStyle *style)
     gint64 nodes = qos_ctl_state_count(why, "nodes"), weight = qos_ctl_state_count(why, "weight");
     GString *text = g_string_new(NULL);
 
-    for (guint i = 0; i < 2 * classes->len; i++)
-        if (is_held(classes->pdata[i % classes->len]) == (i < classes->len))
-            append_verdict(text, classes->pdata[i % classes->len]);
+    for (guint pass = 0; pass < 2; pass++)
+        for (guint i = 0; i < classes->len; i++)
+            if (is_held(classes->pdata[i]) == (pass == 0))
+                append_verdict(text, classes->pdata[i]);
     if (classes->len == 0)
         g_string_append_printf(
             text,
