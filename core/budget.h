@@ -19,7 +19,7 @@
  * thousandths of a unit, a level in thousandths of a unit a second for each unit of weight. Rates
  * and amounts stop at G_MAXUINT64, which means "no bound".
  *
- * Limit: no rule uses it yet, and the lock server does not carry reports so far.
+ * fs/budgets.h uses it at a mount, and server/budgets.h at the lock server.
  *
  * Pure: time is an argument; each node passes the time by its own clock. The caller locks.
  */
