@@ -235,12 +235,21 @@ QosSharedRules *qos_shared_rules_new(QosGate *gate, guint32 incarnation)
 
 void qos_shared_rules_stop(QosSharedRules *shared)
 {
+    const QosWireSeen goodbye = {.version = QOS_WIRE_SEEN_GOODBYE};
+    QosLockclient *client;
+
     if (shared == NULL)
         return;
     QosSched *sched = qos_gate_lock(shared->gate);
     qos_budgets_set_waker(qos_gate_budgets(shared->gate), NULL, NULL);
     qos_epochs_leave(shared->epochs, sched, qos_clock_now());
+    client = g_steal_pointer(&shared->client);
     qos_gate_unlock(shared->gate);
+    if (client != NULL) {
+        GByteArray *frame = g_byte_array_new();
+        qos_wire_put_seen(frame, &goodbye);
+        qos_lockclient_send(client, frame);
+    }
 }
 
 void qos_shared_rules_free(QosSharedRules *shared)

@@ -30,7 +30,8 @@ typedef struct QosSharedRules QosSharedRules;
 
 /* `gate` is borrowed, and gets its budgets. `incarnation` as for qos_budgets_new(). */
 QosSharedRules *qos_shared_rules_new(QosGate *gate, guint32 incarnation);
-/* No class wakes the lock client from now on; before that is freed. NULL is allowed. */
+/* No class wakes the lock client from now on, and the server is told that the mount needs no floor
+ * any more. When no request is left, before the lock client is freed. NULL is allowed. */
 void qos_shared_rules_stop(QosSharedRules *shared);
 /* After the lock client, before the gate. NULL is allowed. */
 void qos_shared_rules_free(QosSharedRules *shared);
