@@ -324,6 +324,7 @@ static void set_bound(QosBudget *budget, QosBudgetMember *member, guint64 held, 
     if (held > before)
         member->ghost -= MIN(member->ghost, held - before);
     member->bound = held;
+    member->heard = now;
     /* A rate that was granted with a longer lease has that. */
     member->until = MAX(member->until, end_of_lease(now, budget->config.lease));
 }
@@ -572,6 +573,7 @@ void qos_budget_hand_out(QosBudget *budget, double silent, QosTime now, GArray *
     QosBudgetGrant grant = {.lease = budget->config.lease};
 
     set_targets(budget, qos_budget_to_hand_out(budget, silent), &grant);
+    qos_budget_cap_level(budget, FALSE, now, &grant);
     if (is_hard(budget)) {
         const guint64 used = now < budget->grace ? G_MAXUINT64 : qos_budget_in_force(budget, now);
         qos_budget_solve_raise(budget, budget->config.limit - MIN(used, budget->config.limit),

@@ -12,6 +12,7 @@ typedef struct {
     gboolean is_fresh;      /* it waits for an answer */
     gboolean is_passed;     /* at a combiner: it is in the report that the parent has */
     gboolean is_expected;   /* it was answered, and has not reported since */
+    QosTime heard;          /* the latest report */
     guint64 bound;          /* the most that it may use until `until`, by this node's clock */
     QosTime until;
     guint64 ghost; /* likewise, of what the member lent on in a former incarnation, and has not
@@ -55,6 +56,10 @@ double qos_budget_account(QosBudget *budget, QosTime now);
 void qos_budget_hand_out(QosBudget *budget, double silent, QosTime now, GArray *answers);
 /* FAIR: the factor and the debt, by budget->served in the `period` (s) that ends. */
 void qos_budget_correct(QosBudget *budget, double silent, double period);
+/* Lowers the level of a grant to those that are fresh, or passed up, where others that report by
+ * turns with them want as much (core/budget_turns.c). */
+void qos_budget_cap_level(QosBudget *budget, gboolean passed_only, QosTime now,
+                          QosBudgetGrant *grant);
 /* What is to be handed out to those that have reported. */
 double qos_budget_to_hand_out(const QosBudget *budget, double silent);
 /* The most that `member` may use at `now`. */

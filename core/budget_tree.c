@@ -54,6 +54,9 @@ gboolean qos_budget_pass_down(QosBudget *budget, const QosBudgetGrant *grant, Qo
     if (now >= end)
         return TRUE;
     own.lease = MAX(end - now - QOS_BUDGET_DRIFT(end - now), 1);
+    qos_budget_cap_level(budget, TRUE, now, &own);
+    own.raise = MIN(own.raise, own.level);
+    own.raise_rest = MIN(own.raise_rest, own.rest);
     if (budget->config.share == QOS_BUDGET_HARD) {
         const guint64 allotted =
             qos_budget_allotment(&budget->sum, grant->raise, grant->raise_rest);

@@ -500,6 +500,64 @@ static void test_floor_of_member(void)
     qos_budget_free(budget);
 }
 
+/* Two that report by turns, since the way is long: the one that has all gives up half. */
+static void test_turns(void)
+{
+    for (guint share = QOS_BUDGET_FAIR; share <= QOS_BUDGET_HARD; share++) {
+        Fixture f;
+        QosBudgetConfig config = usual;
+        guint64 served[2] = {0};
+        config.share = share;
+        config.registered = 2;
+        start(&f, &config, 2);
+        for (guint epoch = 0; epoch < 3; epoch++) {
+            report(&f, 0, R, served[0] += R / 10);
+            end_epoch(&f, NOBODY);
+        }
+        g_assert_cmpfloat(rate(&f, 0), >, 0.9);
+        for (guint epoch = 0; epoch < 60; epoch++) {
+            const guint number = epoch % 2;
+            served[number] +=
+                qos_budget_mount_rate(&f.mounts[number], f.now) / 10 * 2; /* of two epochs */
+            report(&f, number, R, served[number]);
+            end_epoch(&f, NOBODY);
+        }
+        g_assert_cmpfloat(rate(&f, 0), >, 0.4);
+        g_assert_cmpfloat(rate(&f, 1), >, 0.4);
+        if (share == QOS_BUDGET_HARD)
+            g_assert_cmpfloat(rate(&f, 0) + rate(&f, 1), <=, 1);
+        finish(&f);
+    }
+}
+
+/* What is left where those of this epoch have enough is not taken from them, but kept for others.
+ */
+static void test_turns_with_enough(void)
+{
+    Fixture f;
+    QosBudgetConfig config = usual;
+    config.share = QOS_BUDGET_HARD;
+    config.registered = 2;
+    start(&f, &config, 2);
+    report(&f, 0, R / 10 * 3, 0);
+    end_epoch(&f, NOBODY);
+    report(&f, 1, R / 10 * 9, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 1, 0.05); /* the other has all that is left */
+    report(&f, 0, R / 10 * 3, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 0, 0.3);
+    report(&f, 1, R / 10 * 9, 0);
+    end_epoch(&f, NOBODY);
+    report(&f, 0, R / 10 * 3, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 0, 0.3);
+    report(&f, 1, R / 10 * 9, 0);
+    end_epoch(&f, NOBODY);
+    assert_rate(&f, 1, 0.69);
+    finish(&f);
+}
+
 /* --- a rule that changes, at the mount --- */
 
 static void test_mount_configure(void)
@@ -663,6 +721,8 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/floor-of-member", test_floor_of_member);
     g_test_add_func("/budget/mount-configure", test_mount_configure);
     g_test_add_func("/budget/becomes-hard", test_becomes_hard);
+    g_test_add_func("/budget/turns", test_turns);
+    g_test_add_func("/budget/turns-with-enough", test_turns_with_enough);
     g_test_add_func("/budget/away", test_away);
     g_test_add_func("/budget/asks-without-reports", test_asks_without_reports);
     g_test_add_func("/budget/other-terms", test_other_terms);

@@ -178,6 +178,30 @@ static void test_cut(void)
     finish(&f);
 }
 
+/* Its mounts report by turns, since the way is long: none has all for good. */
+static void test_turns(void)
+{
+    Fixture f;
+    start(&f);
+    for (guint epoch = 0; epoch < 3; epoch++) {
+        report(&f, LEFT, R);
+        pass_up(&f);
+        const QosBudgetGrant grant = end_epoch(&f);
+        pass_down(&f, &grant);
+    }
+    assert_rate(&f, LEFT, 0.99 - 0.075);
+    for (guint epoch = 0; epoch < 12; epoch++) {
+        report(&f, epoch % 2 == 0 ? LEFT : RIGHT, R);
+        pass_up(&f);
+        const QosBudgetGrant grant = end_epoch(&f);
+        pass_down(&f, &grant);
+        g_assert_cmpfloat(rate(&f, LEFT) + rate(&f, RIGHT) + rate(&f, BESIDE), <=, 1);
+    }
+    g_assert_cmpfloat(rate(&f, LEFT), >, 0.4);
+    g_assert_cmpfloat(rate(&f, RIGHT), >, 0.4);
+    finish(&f);
+}
+
 /* It stood still between its report and the answer: what it lends ends before its own does. */
 static void test_pause(void)
 {
@@ -262,6 +286,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/budget-tree/reserve", test_reserve);
     g_test_add_func("/budget-tree/cut", test_cut);
+    g_test_add_func("/budget-tree/turns", test_turns);
     g_test_add_func("/budget-tree/pause", test_pause);
     g_test_add_func("/budget-tree/restart", test_restart);
     g_test_add_func("/budget-tree/former-life", test_former_life);
