@@ -199,6 +199,16 @@ QosBudget *qos_budget_combiner_new(const QosBudgetConfig *config, guint64 floor,
     return budget;
 }
 
+void qos_budget_continue(QosBudget *budget, guint64 ticket)
+{
+    budget->ticket = MAX(budget->ticket, ticket);
+}
+
+void qos_budget_lend(QosBudget *budget, guint64 floor)
+{
+    budget->floor_pool = floor;
+}
+
 void qos_budget_free(QosBudget *budget)
 {
     if (budget == NULL)
@@ -209,15 +219,17 @@ void qos_budget_free(QosBudget *budget)
     g_free(budget);
 }
 
-/* Lends the member its part of the floors, or what the others have left of them. */
+/* Lends the member its part of the floors, or what the others have left of them. In whole numbers:
+ * a combiner that has so many parts of a floor counts on each of them. */
 static void set_floor(QosBudget *budget, QosBudgetMember *member)
 {
     const guint64 registered = budget->config.registered;
-    const double part = (double)MIN(member->weight, registered) / (double)registered;
+    const guint64 weight = MIN(member->weight, registered);
     const guint64 others = budget->floors - member->floor;
     const guint64 left = budget->floor_pool - MIN(others, budget->floor_pool);
 
-    member->floor = MIN((guint64)(part * (double)budget->floor_pool), left);
+    member->floor =
+        MIN((guint64)((unsigned __int128)budget->floor_pool * weight / registered), left);
     budget->floors = others + member->floor;
 }
 

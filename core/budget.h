@@ -230,6 +230,11 @@ QosBudget *qos_budget_new(const QosBudgetConfig *config, gboolean is_first, QosT
  */
 QosBudget *qos_budget_combiner_new(const QosBudgetConfig *config, guint64 floor,
                                    guint32 incarnation, QosTime now);
+/* Of a combiner that may have been freed at rest, and made again, in this incarnation: its reports
+ * have tickets above `ticket`. */
+void qos_budget_continue(QosBudget *budget, guint64 ticket);
+/* Of a combiner: another floor is lent to it. To be followed by qos_budget_configure(). */
+void qos_budget_lend(QosBudget *budget, guint64 floor);
 /* NULL is allowed. */
 void qos_budget_free(QosBudget *budget);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(QosBudget, qos_budget_free)

@@ -22,6 +22,8 @@ gboolean qos_budget_pass_up(QosBudget *budget, QosTime now, QosBudgetReport *rep
     qos_budget_sum_up(budget, now);
     if (budget->sum.count == 0 && budget->was_idle && budget->served == 0)
         return FALSE;
+    budget->epoch_served = budget->served;
+    qos_budget_note_served(budget, now - budget->sent);
     for (guint i = 0; i < budget->members->len; i++) {
         QosBudgetMember *member = budget->members->pdata[i];
         member->is_passed = member->is_fresh;

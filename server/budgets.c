@@ -36,6 +36,7 @@ typedef struct {
     gsize batch;
     gboolean is_listed; /* in `answered` */
     guint classes;      /* that were made by its reports, and are there */
+    guint weight;       /* mounts that it stands for */
 } Client;
 
 typedef struct {
@@ -44,16 +45,21 @@ typedef struct {
     guint unit;
     char *name;
     QosBudget *budget;
-    QosOwnerId maker; /* whose report made it */
-    QosTime used;     /* the latest report */
-    QosTime closed;   /* the end of the latest epoch */
-    QosTime tidied;   /* when members were taken off */
-    QosHeapNode due;  /* in `open` */
-    GList link;       /* in `by_use` */
+    QosOwnerId maker;   /* whose report made it */
+    QosTime used;       /* the latest report */
+    QosTime closed;     /* the end of the latest epoch; a combiner's latest report */
+    gboolean is_asking; /* a combiner's report is not answered yet */
+    QosTime tidied;     /* when members were taken off */
+    QosHeapNode due;    /* in `open` */
+    GList link;         /* in `by_use` */
 } Class;
 
 struct QosServerBudgets {
     QosTime grace;
+    Client *parent;      /* of a combiner; NULL: these are coordinators */
+    guint32 incarnation; /* of a combiner, */
+    guint64 ticket;      /* the latest of all its reports, */
+    guint lent;          /* and how many parts of the floors it has */
     GHashTable *rules;   /* id -> Rule, owned */
     GHashTable *classes; /* a set of Class, owned */
     GHashTable *clients; /* id -> Client, owned */
@@ -110,6 +116,17 @@ static void client_free(gpointer data)
     g_free(client);
 }
 
+static Client *client_new(QosOwnerId id)
+{
+    Client *client = g_new0(Client, 1);
+
+    client->id = id;
+    client->frames = g_byte_array_new();
+    client->batch = QOS_WIRE_NO_BATCH;
+    client->weight = 1;
+    return client;
+}
+
 QosServerBudgets *qos_server_budgets_new(QosTime grace)
 {
     QosServerBudgets *budgets = g_new0(QosServerBudgets, 1);
@@ -126,6 +143,15 @@ QosServerBudgets *qos_server_budgets_new(QosTime grace)
     return budgets;
 }
 
+QosServerBudgets *qos_server_budgets_new_combiner(guint32 incarnation)
+{
+    QosServerBudgets *budgets = qos_server_budgets_new(0);
+
+    budgets->parent = client_new(QOS_SERVER_BUDGETS_PARENT);
+    budgets->incarnation = incarnation;
+    return budgets;
+}
+
 void qos_server_budgets_free(QosServerBudgets *budgets)
 {
     if (budgets == NULL)
@@ -134,6 +160,7 @@ void qos_server_budgets_free(QosServerBudgets *budgets)
     g_hash_table_unref(budgets->classes);
     g_hash_table_unref(budgets->rules);
     g_hash_table_unref(budgets->clients);
+    g_clear_pointer(&budgets->parent, client_free);
     g_ptr_array_unref(budgets->answered);
     g_array_unref(budgets->answers);
     g_byte_array_unref(budgets->bytes);
@@ -151,13 +178,20 @@ static Client *get_client(QosServerBudgets *budgets, QosOwnerId id)
     Client *client = find_client(budgets, id);
 
     if (client == NULL) {
-        client = g_new0(Client, 1);
-        client->id = id;
-        client->frames = g_byte_array_new();
-        client->batch = QOS_WIRE_NO_BATCH;
+        client = client_new(id);
         g_hash_table_insert(budgets->clients, &client->id, client);
     }
     return client;
+}
+
+void qos_server_budgets_set_weight(QosServerBudgets *budgets, QosOwnerId client, guint weight)
+{
+    get_client(budgets, client)->weight = weight;
+}
+
+void qos_server_budgets_set_lent(QosServerBudgets *budgets, guint lent)
+{
+    budgets->lent = lent;
 }
 
 /* --- classes --- */
@@ -167,7 +201,8 @@ static QosTime due_of(const QosServerBudgets *budgets, const Class *class)
     const QosTime length =
         qos_budget_is_complete(class->budget) ? budgets->epoch / 2 : budgets->epoch;
 
-    return class->closed + length;
+    /* While the parent has not answered, another report would make its answer void. */
+    return class->closed + (class->is_asking ? MAX(budgets->lease / 2, budgets->epoch) : length);
 }
 
 static gint64 key_of(QosHeapNode *node, gpointer budgets)
@@ -210,7 +245,27 @@ static QosBudgetConfig config_of(const QosServerBudgets *budgets, const Rule *ru
                              .floor = rule->floor,
                              .epoch = budgets->epoch,
                              .lease = budgets->lease,
-                             .registered = budgets->parts};
+                             .registered =
+                                 budgets->parent != NULL ? budgets->lent : budgets->parts};
+}
+
+/* Of a combiner: its part of the floors. Each mount has as much of it as of the whole. */
+static guint64 floor_of(const QosServerBudgets *budgets, const Rule *rule, guint unit)
+{
+    return rule->limit[unit] / 100 * rule->floor / budgets->parts * budgets->lent;
+}
+
+static QosBudget *make_budget(const QosServerBudgets *budgets, const Rule *rule, guint unit,
+                              const QosBudgetConfig *config, QosTime now)
+{
+    QosBudget *budget;
+
+    if (budgets->parent == NULL)
+        return qos_budget_new(config, now >= budgets->grace, now);
+    budget =
+        qos_budget_combiner_new(config, floor_of(budgets, rule, unit), budgets->incarnation, now);
+    qos_budget_continue(budget, budgets->ticket);
+    return budget;
 }
 
 /* NULL: there is no such rule, or there are too many classes. */
@@ -236,7 +291,7 @@ static Class *make_class(QosServerBudgets *budgets, const Class *key, Client *cl
     class->closed = now - budgets->epoch; /* its first report need not wait for a whole epoch */
     class->used = class->tidied = now;
     class->link.data = class;
-    class->budget = qos_budget_new(&config, now >= budgets->grace, now);
+    class->budget = make_budget(budgets, rule, key->unit, &config, now);
     client->classes++;
     g_hash_table_add(budgets->classes, class);
     g_queue_push_tail_link(&budgets->by_use, &class->link);
@@ -253,6 +308,8 @@ static gboolean is_unwanted(gpointer data, gpointer value G_GNUC_UNUSED, gpointe
     if (class->rule != NULL && class->rule->limit[class->unit] > 0) {
         const QosBudgetConfig config = config_of(budgets, class->rule, class->unit);
         if (qos_budget_config_check(&config, NULL)) {
+            if (budgets->parent != NULL)
+                qos_budget_lend(class->budget, floor_of(budgets, class->rule, class->unit));
             qos_budget_configure(class->budget, &config);
             return FALSE;
         }
@@ -300,11 +357,12 @@ static gboolean take_item(QosServerBudgets *budgets, Client *client, QosWireBudg
         class = make_class(budgets, &key, client, now);
     if (class == NULL)
         return FALSE;
-    qos_budget_join(class->budget, client->id, 1, now);
+    qos_budget_join(class->budget, client->id, client->weight, now);
     if (!qos_budget_report(class->budget, client->id, &budgets->report, now))
         return FALSE;
     note_use(budgets, class, now);
-    if (budgets->report.count > 0 && !qos_heap_contains(&class->due))
+    /* A combiner tells its parent of members that became idle, too. */
+    if ((budgets->report.count > 0 || budgets->parent != NULL) && !qos_heap_contains(&class->due))
         qos_heap_push(&budgets->open, &class->due, due_of(budgets, class));
     else
         move_due(budgets, class);
@@ -346,18 +404,13 @@ void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosT
 
 /* --- the end of an epoch --- */
 
-/* `item` has the class; its bytes are the grant, but for the ticket. */
-static void put_answer(QosServerBudgets *budgets, QosWireBudget *item,
-                       const QosBudgetAnswer *answer)
+/* `item` has the class; `bytes` are what it carries. */
+static void put_item(QosServerBudgets *budgets, Client *client, QosWireType type,
+                     QosWireBudget *item)
 {
-    Client *client = find_client(budgets, answer->to);
-
-    if (client == NULL)
-        return;
-    qos_budget_grant_set_ticket(budgets->bytes, answer->grant.ticket);
     item->bytes = budgets->bytes->data;
     item->length = budgets->bytes->len;
-    qos_wire_put_budget(client->frames, &client->batch, QOS_WIRE_BUDGET_GRANT, item);
+    qos_wire_put_budget(client->frames, &client->batch, type, item);
     if (!client->is_listed)
         g_ptr_array_add(budgets->answered, client);
     client->is_listed = TRUE;
@@ -374,17 +427,41 @@ static void put_answers(QosServerBudgets *budgets, const Class *class)
     g_strlcpy(item.class, class->name, sizeof(item.class));
     g_byte_array_set_size(budgets->bytes, 0);
     qos_budget_grant_encode(&answers[0].grant, budgets->bytes);
-    for (guint i = 0; i < budgets->answers->len; i++)
-        put_answer(budgets, &item, &answers[i]);
+    for (guint i = 0; i < budgets->answers->len; i++) {
+        Client *client = find_client(budgets, answers[i].to);
+        if (client == NULL)
+            continue;
+        qos_budget_grant_set_ticket(budgets->bytes, answers[i].grant.ticket);
+        put_item(budgets, client, QOS_WIRE_BUDGET_GRANT, &item);
+    }
+    g_array_set_size(budgets->answers, 0);
+}
+
+/* A combiner's report. */
+static void put_report(QosServerBudgets *budgets, Class *class, QosTime now)
+{
+    QosWireBudget item = {.rule = class->rule_id, .unit = class->unit};
+
+    if (!qos_budget_pass_up(class->budget, now, &budgets->report))
+        return;
+    class->is_asking = budgets->report.count > 0;
+    budgets->ticket = MAX(budgets->ticket, budgets->report.ticket);
+    g_strlcpy(item.class, class->name, sizeof(item.class));
+    g_byte_array_set_size(budgets->bytes, 0);
+    qos_budget_report_encode(&budgets->report, budgets->bytes);
+    put_item(budgets, budgets->parent, QOS_WIRE_BUDGET_REPORT, &item);
 }
 
 static void close_class(QosServerBudgets *budgets, Class *class, QosTime now)
 {
-    g_array_set_size(budgets->answers, 0);
-    qos_budget_close(class->budget, now, budgets->answers);
     class->closed = now;
     qos_heap_remove(&budgets->open, &class->due);
-    put_answers(budgets, class);
+    if (budgets->parent != NULL) {
+        put_report(budgets, class, now);
+    } else {
+        qos_budget_close(class->budget, now, budgets->answers);
+        put_answers(budgets, class);
+    }
     if (now - class->tidied >= TIDY) {
         qos_budget_forget_silent(class->budget, now - TIDY);
         class->tidied = now;
@@ -397,6 +474,37 @@ static void close_due(QosServerBudgets *budgets, QosTime now)
 
     while ((node = qos_heap_peek(&budgets->open)) != NULL && node->key <= now)
         close_class(budgets, (Class *)((char *)node - offsetof(Class, due)), now);
+}
+
+static gboolean take_grant(QosServerBudgets *budgets, const QosWireBudget *item,
+                           const QosBudgetGrant *grant, QosTime now)
+{
+    const Class key = {.rule_id = item->rule, .unit = item->unit, .name = (char *)item->class};
+    Class *class = g_hash_table_lookup(budgets->classes, &key);
+
+    if (class == NULL || !qos_budget_pass_down(class->budget, grant, now, budgets->answers))
+        return FALSE;
+    class->is_asking = FALSE;
+    move_due(budgets, class);
+    put_answers(budgets, class);
+    return TRUE;
+}
+
+gboolean qos_server_budgets_grant(QosServerBudgets *budgets, const guint8 *payload, gsize length,
+                                  QosTime now)
+{
+    if (budgets->parent == NULL)
+        return FALSE;
+    while (length > 0) {
+        QosWireBudget item;
+        QosBudgetGrant grant;
+
+        if (!qos_wire_get_budget(&payload, &length, &item) ||
+            !qos_budget_grant_decode(item.bytes, item.length, &grant))
+            return FALSE;
+        budgets->passed_over += !take_grant(budgets, &item, &grant, now);
+    }
+    return TRUE;
 }
 
 static void send_answers(QosServerBudgets *budgets, QosServerBudgetsSend send, gpointer arg)

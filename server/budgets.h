@@ -4,6 +4,9 @@
  *
  *     BUDGET_REPORT of a mount -> report -> QosBudget -- its epoch ends: tick --> BUDGET_GRANT
  *
+ * A server that has a parent has combiners instead: they report upwards what their members report,
+ * and hand down what they are granted (core/budget_tree.c).
+ *
  * A class's epoch ends when all members that it waits for have reported, but not sooner than half
  * an epoch after the one before, and when E has passed. A class is made by the first report of it
  * and freed when no mount can have a rate of it any more. Mounts say nothing before a class is
@@ -20,9 +23,11 @@
 #include "core/budget.h"
 #include "core/wire_cluster.h"
 
-/* Classes with their units: some 900 bytes each with a member, 300 for each further one. */
+/* Classes with their units: some 1,000 bytes each with a member, 300 for each further one. */
 #define QOS_SERVER_BUDGETS_MAX        200000
 #define QOS_SERVER_BUDGETS_CLIENT_MAX 10000
+
+#define QOS_SERVER_BUDGETS_PARENT     0 /* no client has this id */
 
 typedef struct QosServerBudgets QosServerBudgets;
 
@@ -38,6 +43,12 @@ typedef struct {
 
 /* Mounts may have rates of a former life of the server until `grace`; 0: none can have. */
 QosServerBudgets *qos_server_budgets_new(QosTime grace);
+/*
+ * Combiners (core/budget_tree.c) instead, of a server that has a parent: each epoch it reports to
+ * QOS_SERVER_BUDGETS_PARENT what its clients report, as one member, and tells them what the parent
+ * grants. `incarnation` > 0 grows with each start.
+ */
+QosServerBudgets *qos_server_budgets_new_combiner(guint32 incarnation);
 /* NULL is allowed. */
 void qos_server_budgets_free(QosServerBudgets *budgets);
 
@@ -47,14 +58,27 @@ void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudg
                                   guint count, QosTime epoch, QosTime lease, guint parts,
                                   QosTime now);
 
+/* The client is a combiner that has so many parts of the floors, > 0: the sum of the mounts behind
+ * it. 1, unless it is told, and again after it has left. */
+void qos_server_budgets_set_weight(QosServerBudgets *budgets, QosOwnerId client, guint weight);
+/* Of a combiner: how many of all the parts its parent has lent it. To be followed by set_rules. 0:
+ * none so far, and reports are passed over. */
+void qos_server_budgets_set_lent(QosServerBudgets *budgets, guint lent);
+
 /* The payload of a BUDGET_REPORT. FALSE: it is broken. Items of rules that are gone, and reports
  * that the law refuses, are passed over and counted. */
 gboolean qos_server_budgets_report(QosServerBudgets *budgets, QosOwnerId client,
                                    const guint8 *payload, gsize length, QosTime now);
+/* To a combiner: the payload of a BUDGET_GRANT of its parent's. FALSE: it is broken, or this is no
+ * combiner. Grants that answer no open report are passed over and counted. Answers go with the next
+ * tick. */
+gboolean qos_server_budgets_grant(QosServerBudgets *budgets, const guint8 *payload, gsize length,
+                                  QosTime now);
 /* The client is known no more: it can use nothing of any class. */
 void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosTime now);
 
-/* Whole frames of BUDGET_GRANT for one client. The bytes are the budgets'. */
+/* Whole frames of BUDGET_GRANT for one client, or of BUDGET_REPORT for QOS_SERVER_BUDGETS_PARENT.
+ * The bytes are the budgets'. No function of these budgets may be called meanwhile. */
 typedef void (*QosServerBudgetsSend)(QosOwnerId client, const GByteArray *frames, gpointer arg);
 /* Ends the epochs that are due, and answers. Returns when to call it again; QOS_NEVER: after the
  * next report. To be called after reports, too, and after set_rules and leave. */
