@@ -5,6 +5,7 @@
  */
 #include "core/wire_frame.h"
 #include "fs/cluster/shared_rules.h"
+#include "fs/lockclient/state.h"
 #include "lockclient_fixture.h"
 
 typedef struct {
@@ -55,14 +56,36 @@ static QosWireRules make_list(guint64 version, const char *const *commands)
     return list;
 }
 
-/* Hands in the page from the place `first` on; TRUE as the function. *ret_next: of the next one. */
+typedef struct {
+    Mount *mount;
+    const GByteArray *frame;
+    gboolean is_good;
+    gboolean is_done; /* atomic */
+} Page;
+
+static gboolean hand_in_by_link(gpointer data)
+{
+    Page *page = data;
+
+    page->is_good = qos_shared_rules_page(page->mount->user->shared,
+                                          page->frame->data + QOS_WIRE_LENGTH_SIZE + 1,
+                                          page->frame->len - QOS_WIRE_LENGTH_SIZE - 1);
+    g_atomic_int_set(&page->is_done, TRUE);
+    return G_SOURCE_REMOVE;
+}
+
+/* Hands in the page from the place `first` on, by the link's thread, as the link does; TRUE as the
+ * function. *ret_next: of the next one. */
 static gboolean hand_in(Mount *mount, const QosWireRules *list, guint first, guint *ret_next)
 {
-    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    g_autoptr(GByteArray) frame = g_byte_array_new();
+    Page page = {.mount = mount, .frame = frame};
 
-    *ret_next = qos_wire_put_rules(bytes, list, first);
-    return qos_shared_rules_page(mount->user->shared, bytes->data + QOS_WIRE_LENGTH_SIZE + 1,
-                                 bytes->len - QOS_WIRE_LENGTH_SIZE - 1);
+    *ret_next = qos_wire_put_rules(frame, list, first);
+    g_main_context_invoke(mount->user->client->context, hand_in_by_link, &page);
+    while (!g_atomic_int_get(&page.is_done))
+        g_usleep(1000);
+    return page.is_good;
 }
 
 static void tell(Mount *mount, guint64 version, const char *const *commands)
