@@ -53,10 +53,12 @@ struct QosConnection {
     gsize bulk_taken;    /* of `bulk` */
     gboolean is_due;     /* has_output() has been called */
 
-    GSource *readable; /* NULL while there is work, or nothing is to be read */
-    GSource *work;     /* what was read is more than one turn's */
-    GSource *writable; /* NULL unless the peer is slow */
-    GSource *deadline; /* NULL when OPEN */
+    QosPollerWatch watch; /* of a plain stream */
+    gboolean is_watched;  /* not while there is work, or nothing is to be read */
+    GSource *readable;    /* likewise; of TLS, or where the poller has no room; else NULL */
+    GSource *work;        /* what was read is more than one turn's */
+    GSource *writable;    /* NULL unless the peer is slow */
+    GSource *deadline;    /* NULL when OPEN */
 };
 
 static void go_on(QosConnection *connection);
@@ -76,6 +78,14 @@ static GSource *source_start(GSource *source, GSourceFunc function, QosConnectio
     g_source_set_callback(source, function, connection, NULL);
     g_source_attach(source, NULL);
     return source;
+}
+
+static void stop_reading(QosConnection *connection)
+{
+    source_clear(&connection->readable);
+    if (connection->is_watched)
+        qos_poller_remove(connection->user.poller, &connection->watch);
+    connection->is_watched = FALSE;
 }
 
 static gboolean be_late(gpointer data)
@@ -145,7 +155,7 @@ void qos_connection_close(QosConnection *connection, QosWireRefusal code, const 
     if (connection->state == CLOSED)
         return;
     connection->state = CLOSED;
-    source_clear(&connection->readable);
+    stop_reading(connection);
     source_clear(&connection->work);
     source_clear(&connection->writable);
     source_clear(&connection->deadline);
@@ -541,7 +551,7 @@ static gboolean do_work(gpointer data)
     return G_SOURCE_CONTINUE;
 }
 
-static gboolean be_readable(GObject *stream G_GNUC_UNUSED, gpointer data)
+static void read_input(gpointer data)
 {
     QosConnection *connection = qos_connection_ref(data);
     g_autoptr(GError) error = NULL;
@@ -553,7 +563,7 @@ static gboolean be_readable(GObject *stream G_GNUC_UNUSED, gpointer data)
     if (length > 0 && connection->state != REFUSED) {
         qos_wire_reader_feed(&connection->reader, bytes, (gsize)length);
         if (take_turn(connection)) {
-            source_clear(&connection->readable);
+            stop_reading(connection);
             connection->work = source_start(g_idle_source_new(), do_work, connection);
             g_source_set_priority(connection->work, G_PRIORITY_DEFAULT);
         }
@@ -563,13 +573,25 @@ static gboolean be_readable(GObject *stream G_GNUC_UNUSED, gpointer data)
         qos_connection_close(connection, 0, NULL);
     }
     qos_connection_unref(connection);
+}
+
+static gboolean be_readable(GObject *stream G_GNUC_UNUSED, gpointer data)
+{
+    read_input(data);
     return G_SOURCE_CONTINUE;
 }
 
-/* Reads on. */
+/* Reads on. TLS may have read more than it has handed out, so its own source must say when. */
 static void go_on(QosConnection *connection)
 {
-    if (connection->readable == NULL)
+    if (connection->readable != NULL || connection->is_watched)
+        return;
+    connection->watch.fd = g_socket_get_fd(connection->socket);
+    connection->watch.ready = read_input;
+    connection->watch.arg = connection;
+    connection->is_watched = !G_IS_TLS_CONNECTION(connection->stream) &&
+                             qos_poller_add(connection->user.poller, &connection->watch);
+    if (!connection->is_watched)
         connection->readable = source_start(
             qos_input_source_new(connection->stream, g_socket_get_fd(connection->socket)),
             G_SOURCE_FUNC(be_readable), connection);

@@ -27,6 +27,7 @@
 #include <gio/gio.h>
 
 #include "core/wire.h"
+#include "net/poller.h"
 #include "server/handshake.h"
 
 /* Bytes for a peer that does not read, without bulk; with more it is dropped. All that a session
@@ -37,7 +38,8 @@ typedef struct QosConnection QosConnection;
 
 /* The owner of connections, which is called back. */
 typedef struct {
-    QosTime patience; /* from the connection to HELLO, and from REFUSED to the end */
+    QosTime patience;  /* from the connection to HELLO, and from REFUSED to the end */
+    QosPoller *poller; /* waits for the input of plain streams; outlives the connections */
     gpointer arg;
     /* Its handshake may begin, and does by qos_connection_shake(), now or later; once. */
     void (*knocks)(QosConnection *connection, gpointer arg);

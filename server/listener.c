@@ -48,7 +48,8 @@ struct QosListener {
     QosPendingConnections pending;
     GPtrArray *due; /* those with output; references */
     GSource *flusher;
-    guint living; /* connections that use memory, in `connections` or not */
+    QosPoller *poller; /* of the connections */
+    guint living;      /* connections that use memory, in `connections` or not */
     QosListenerStatistics statistics;
     QosComplaints complaints;
 };
@@ -304,6 +305,7 @@ static void add_connection(QosListener *listener, GSocket *socket, const QosHand
                            const char *principal)
 {
     const QosConnectionUser user = {.patience = listener->options->patience,
+                                    .poller = listener->poller,
                                     .arg = listener,
                                     .knocks = knocks,
                                     .shaken = shaken,
@@ -518,7 +520,8 @@ QosListener *qos_listener_new(const QosServerOptions *options, GError **error)
     listener->due = g_ptr_array_new_with_free_func((GDestroyNotify)qos_connection_unref);
     qos_pending_connections_init(&listener->pending);
     start_flusher(listener);
-    is_up = make_handshakes(listener, error);
+    listener->poller = qos_poller_new(NULL, error);
+    is_up = listener->poller != NULL && make_handshakes(listener, error);
     for (guint i = 0; is_up && i < options->listen->len; i++)
         is_up = listen_at(listener, options->listen->pdata[i], error);
     if (is_up)
@@ -558,6 +561,7 @@ void qos_listener_free(QosListener *listener)
     qos_pending_connections_clear(&listener->pending);
     qos_handshake_free(listener->tls);
     qos_handshake_free(listener->munge);
+    qos_poller_free(listener->poller);
     g_free(listener);
 }
 

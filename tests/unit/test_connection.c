@@ -109,9 +109,13 @@ static void gone(gpointer arg)
     ((Fixture *)arg)->gone++;
 }
 
+/* The poller of all connections. */
+static QosPoller *poller;
+
 static void set_up(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     const QosConnectionUser user = {.patience = 600 * QOS_SECOND,
+                                    .poller = poller,
                                     .arg = fixture,
                                     .hello = hello,
                                     .opened = opened,
@@ -443,7 +447,11 @@ static void test_closed_as_a_turn_ends(Fixture *fixture, gconstpointer data)
 
 int main(int argc, char **argv)
 {
+    int status;
+
     g_test_init(&argc, &argv, NULL);
+    poller = qos_poller_new(NULL, NULL);
+    g_assert_nonnull(poller);
     g_test_add("/connection/more-than-a-turn", Fixture, NULL, set_up, test_more_than_a_turn,
                tear_down);
     g_test_add("/connection/older-mount", Fixture, NULL, set_up, test_older_mount, tear_down);
@@ -459,5 +467,7 @@ int main(int argc, char **argv)
         g_test_add(path, Fixture, GUINT_TO_POINTER(count), set_up, test_closed_as_a_turn_ends,
                    tear_down);
     }
-    return g_test_run();
+    status = g_test_run();
+    qos_poller_free(poller);
+    return status;
 }
