@@ -51,19 +51,28 @@ static guint64 by_second(guint64 amount, QosTime period)
     return (guint64)MIN(rate, QOS_BUDGET_RATE_MAX);
 }
 
-/* What the class of `budget` wants: what came in since the report before, and what waits, in an
- * epoch. 0: it was idle. */
-static guint64 demand_of(const QosBudgets *budgets, const QosBudgetsUnit *unit, guint64 served,
-                         guint64 waiting, QosTime now)
+/* What waits for the rate: the amounts of requests, or what the class lacks for the first of them,
+ * if that is more. A request of no bytes, such as an fsync, waits for the debt of a write. */
+static guint64 backlog_of(const QosClassBudget *budget, QosUnit which)
 {
+    return MAX(budget->units[which].waiting, budget->units[which].lacking);
+}
+
+/* What the class of `budget` wants: what came in since the report before, and its backlog, in an
+ * epoch. 0: it was idle. */
+static guint64 demand_of(const QosBudgets *budgets, const QosBudgetsUnit *unit,
+                         const QosClassBudget *budget, QosUnit which, QosTime now)
+{
+    const guint64 served = budget->units[which].served, waiting = budget->units[which].waiting;
+    const guint64 backlog = backlog_of(budget, which);
     const QosTime epoch = budgets->terms.epoch;
     const QosTime elapsed = MAX(now - unit->since, MAX(epoch / NEWCOMER_PART, 1));
     const gint64 came =
         (gint64)(served - unit->seen_served) + (gint64)(waiting - unit->seen_waiting);
 
-    if (served == unit->seen_served && waiting == 0)
+    if (served == unit->seen_served && backlog == 0)
         return 0;
-    return MAX(by_second((guint64)MAX(came, 0), elapsed) + by_second(waiting, epoch), 1);
+    return MAX(by_second((guint64)MAX(came, 0), elapsed) + by_second(backlog, epoch), 1);
 }
 
 /* Notes what was served, for the server: of a dry run no more than the rate. */
@@ -111,7 +120,7 @@ static void turn(Walk *walk, QosBudgetsEntry *entry, QosUnit which, const QosCla
     const QosBudgets *budgets = walk->budgets;
     const guint64 served = budget->units[which].served, waiting = budget->units[which].waiting;
     QosBudgetsUnit *unit = &entry->units[which];
-    const guint64 demand = demand_of(budgets, unit, served, waiting, walk->now);
+    const guint64 demand = demand_of(budgets, unit, budget, which, walk->now);
 
     count_served(unit, served, budget->is_dryrun, walk->now);
     unit->seen_served = served;
@@ -131,7 +140,7 @@ static void look(Walk *walk, QosBudgetsEntry *entry, QosUnit which, const QosCla
     QosBudgetsUnit *unit = &entry->units[which];
 
     if (!unit->is_active &&
-        (budget->units[which].served != unit->seen_served || budget->units[which].waiting > 0)) {
+        (budget->units[which].served != unit->seen_served || backlog_of(budget, which) > 0)) {
         unit->is_active = TRUE;
         unit->served = 0;
         unit->since = walk->now;

@@ -48,6 +48,8 @@ typedef struct {
                             It falls where a request moved less than it said. A dry run's: all
                             that came */
         guint64 waiting; /* an amount: requests that wait for whatever reason */
+        guint64 lacking; /* an amount: debt that requests wait for, whatever they need themselves,
+                            and a token; it may be there in part by now. 0: none waits */
     } units[QOS_UNITS];  /* by QosUnit */
 } QosClassBudget;
 

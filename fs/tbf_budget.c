@@ -88,6 +88,7 @@ void qos_tbf_share_waits(QosTbfClass *class, const QosRequest *request, gint cha
     guint64 *const waiting = class->share->waiting;
 
     wake(class);
+    class->share->waiters += (guint64)change;
     waiting[QOS_UNIT_OPERATIONS] += (guint64)(change * (gint)!request->is_free);
     waiting[QOS_UNIT_BYTES] += (guint64)change * request->bytes;
 }
@@ -135,6 +136,13 @@ static guint64 from_tokens(QosUnit unit, gint64 tokens)
     return unit == QOS_UNIT_BYTES ? thousandths((guint64)tokens) : (guint64)tokens;
 }
 
+/* The tokens that the bucket lacks before any request that waits may go, as of the bucket's last
+ * change: its debt, and the one token that each request must find, also one that takes none. */
+static gint64 lack(const QosTbfClass *class, QosUnit unit)
+{
+    return class->share->waiters > 0 ? MAX(1 - class->bounds[unit].bucket.tokens, 0) : 0;
+}
+
 static char *class_name(const QosTbfClass *class, QosPer per)
 {
     const QosTbfKey *key = &class->key;
@@ -179,6 +187,7 @@ void qos_tbf_each_budget(void *self, QosBudgetFunc func, void *arg)
             budget.units[unit].rate = from_tokens(unit, class->bounds[unit].bucket.rate);
             budget.units[unit].served = share->served[unit] * THOUSAND;
             budget.units[unit].waiting = thousandths(share->waiting[unit]);
+            budget.units[unit].lacking = from_tokens(unit, lack(class, unit));
         }
         func(&budget, arg);
     }

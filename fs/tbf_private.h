@@ -48,6 +48,7 @@ typedef struct {
     gboolean is_resting;       /* its next use is to be told: qos_sched_rest_budget() */
     guint64 served[QOS_UNITS]; /* operations, bytes */
     guint64 waiting[QOS_UNITS];
+    guint64 waiters; /* requests that wait, also for what they need none of */
 } QosTbfShare;
 
 /* A class: one rule of one layer, and one value of what the rule is `per`. */

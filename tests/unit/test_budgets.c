@@ -114,6 +114,46 @@ static void test_lost_and_late_grants(void)
     world_clear(&w);
 }
 
+/* A request of no bytes waits for the debt of one that went, or for the first token of a class
+ * without a floor. So that is what the mount asks for. */
+static void test_waits_for_no_bytes(void)
+{
+    static const struct {
+        const char *command;
+        guint64 bytes; /* of the request before it; 0: there is none */
+        guint64 came, lacking;
+    } cases[] = {
+        /* 12 bytes of the depth are this mount's, and one token must be there */
+        {"start all jobid={*} bps=1000K depth=auto:1000 floor=10%", 100000, 4000000, 99989},
+        {"start all jobid={*} bps=1000K floor=0%", 0, 0, 1},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        World w;
+        Item item;
+
+        world_init(&w);
+        rule(&w, 5, cases[i].command);
+        enforce(&w);
+        const QosTime start = w.f.now;
+        if (cases[i].bytes > 0)
+            g_assert_null(use(&w, "j", cases[i].bytes));
+        QosRequest *waiting = use(&w, "j", 0);
+        g_assert_nonnull(waiting);
+        g_assert_false(step_at(&w, start, &item));
+        g_assert_true(step_at(&w, start + E / 4, &item));
+        g_assert_cmpuint(item.unit, ==, QOS_UNIT_BYTES);
+        g_assert_cmpuint(item.demand, ==, (cases[i].came + cases[i].lacking * 10) * KILO);
+        grant(&w, &item, 1000000 * KILO); /* no more than is wanted comes of it */
+        w.f.now += E;
+        g_assert_true(next(&w.f) == waiting);
+        leave(&w.f, waiting);
+        g_assert_true(step_at(&w, w.f.now, &item)); /* it is idle */
+        g_assert_cmpuint(item.count, ==, 0);
+        world_clear(&w);
+    }
+}
+
 /* --- several --- */
 
 static const Item *item_of(const Item *items, guint count, const char *class, guint unit)
@@ -426,6 +466,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/budgets/one-class", test_one_class);
     g_test_add_func("/budgets/lost-and-late-grants", test_lost_and_late_grants);
+    g_test_add_func("/budgets/waits-for-no-bytes", test_waits_for_no_bytes);
     g_test_add_func("/budgets/classes-and-units", test_classes_and_units);
     g_test_add_func("/budgets/gone-and-back", test_gone_and_back);
     g_test_add_func("/budgets/many", test_many);
