@@ -10,6 +10,9 @@
  * from when it answered, and 1 % more. So by two clocks that are each 1 % wrong, the mount is at
  * its floor before the coordinator lends the rate on.
  *
+ * An answer may come when the lease of what its report held has ended. By then that may be lent on,
+ * so the mount goes up from what it has now, not from what it held.
+ *
  * A floor that shrinks is lent to others as soon as all mounts have said that theirs did. So a
  * mount gives it up at once, also where it is part of a larger rate that has a lease: else that
  * rate would be counted as the coordinator's share and the floor as another mount's.
@@ -143,8 +146,8 @@ gboolean qos_budget_mount_grant(QosBudgetMount *mount, const QosBudgetGrant *gra
     mount->rate = leased_rate(mount, now);
     if (mount->share == QOS_BUDGET_HARD) {
         qos_budget_report_set(&report, mount->demand, mount->held, mount->weight);
-        rate =
-            MIN(rate, mount->held + qos_budget_allotment(&report, grant->raise, grant->raise_rest));
+        rate = MIN(rate, MIN(mount->held, mount->rate) +
+                             qos_budget_allotment(&report, grant->raise, grant->raise_rest));
     }
     mount->rate = rate;
     mount->rest = grant->level < G_MAXDOUBLE ? 0 : grant->rest;

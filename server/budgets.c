@@ -322,7 +322,7 @@ void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudg
                                   guint count, QosTime epoch, QosTime lease, guint parts,
                                   QosTime now G_GNUC_UNUSED)
 {
-    g_autoptr(GHashTable) old = g_steal_pointer(&budgets->rules);
+    GHashTable *old = budgets->rules;
 
     budgets->rules = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, rule_free);
     budgets->epoch = epoch;
@@ -340,6 +340,7 @@ void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudg
         g_hash_table_replace(budgets->rules, &rule->id, rule);
     }
     g_hash_table_foreach_remove(budgets->classes, is_unwanted, budgets);
+    g_hash_table_unref(old); /* no class has a rule of it any more */
     qos_heap_rekey(&budgets->open, key_of, budgets);
 }
 

@@ -299,6 +299,33 @@ static void test_lost_answer(void)
     finish(&f);
 }
 
+/* A report is answered when the lease of what it held has ended, and the coordinator has lent that
+ * on: what the mount held then is no ground to stand on. */
+static void test_answer_after_the_lease(void)
+{
+    const QosBudgetConfig config = {.limit = R,
+                                    .share = QOS_BUDGET_HARD,
+                                    .floor = 10,
+                                    .epoch = E,
+                                    .lease = LEASE,
+                                    .registered = 4};
+    QosBudgetGrant answer = {.level = R, .raise = R / 2, .lease = LEASE};
+    QosBudgetReport made = {0};
+    QosBudgetMount mount;
+
+    qos_budget_mount_init(&mount, &config, 1, R / 40, 1);
+    qos_budget_mount_report(&mount, R, 0, 0, &made);
+    answer.ticket = mount.ticket;
+    g_assert_true(qos_budget_mount_grant(&mount, &answer, 1));
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, 1), ==, R / 2);
+    qos_budget_mount_report(&mount, R, 0, mount.until - 1, &made);
+    g_assert_cmpuint(made.held, ==, R / 2);
+    answer.ticket = mount.ticket;
+    g_assert_true(qos_budget_mount_grant(&mount, &answer, mount.until + 1));
+    g_assert_cmpuint(qos_budget_mount_rate(&mount, mount.sent + 2), ==, R / 40);
+    qos_budget_report_clear(&made);
+}
+
 static void test_lease(void)
 {
     Fixture f;
@@ -711,6 +738,7 @@ int main(int argc, char **argv)
     g_test_add_func("/budget/factor", test_factor);
     g_test_add_func("/budget/raise-after-acknowledgement", test_raise_after_acknowledgement);
     g_test_add_func("/budget/lost-answer", test_lost_answer);
+    g_test_add_func("/budget/answer-after-the-lease", test_answer_after_the_lease);
     g_test_add_func("/budget/lease", test_lease);
     g_test_add_func("/budget/late-and-repeated", test_late_and_repeated);
     g_test_add_func("/budget/grace", test_grace);
