@@ -275,6 +275,11 @@ void qos_budget_leave(QosBudget *budget, guint64 id, QosTime now G_GNUC_UNUSED)
     g_ptr_array_remove(budget->members, member);
 }
 
+guint qos_budget_members(const QosBudget *budget)
+{
+    return budget->members->len;
+}
+
 /* Nothing of it is in force but its floor. */
 static gboolean has_ended(const QosBudgetMember *member, QosTime now)
 {

@@ -257,6 +257,8 @@ guint64 qos_budget_join(QosBudget *budget, guint64 id, guint64 weight, QosTime n
 /* It is taken off the durable list, and uses nothing any more: its floor may be lent to others. Or
  * its leases have ended, and it will join again: then its floor is reserved for it still. */
 void qos_budget_leave(QosBudget *budget, guint64 id, QosTime now);
+/* How many they are. */
+guint qos_budget_members(const QosBudget *budget);
 /* Members whose leases ended before `before` leave, so that they cost nothing. They join again with
  * their next reports. */
 void qos_budget_forget_silent(QosBudget *budget, QosTime before);

@@ -28,6 +28,7 @@ typedef struct {
     QosBudgetShare share;
     QosBudgetAway away;
     guint floor;
+    gboolean is_divided;
 } Rule;
 
 typedef struct {
@@ -45,24 +46,28 @@ typedef struct {
     guint unit;
     char *name;
     QosBudget *budget;
-    QosOwnerId maker;   /* whose report made it */
-    QosTime used;       /* the latest report */
-    QosTime closed;     /* the end of the latest epoch; a combiner's latest report */
-    gboolean is_asking; /* a combiner's report is not answered yet */
-    QosTime tidied;     /* when members were taken off */
-    QosHeapNode due;    /* in `open` */
-    GList link;         /* in `by_use` */
+    QosServerShare share; /* with a rule that jobs divide: the budget is the sharing's */
+    QosOwnerId maker;     /* whose report made it */
+    QosTime used;         /* the latest report */
+    QosTime closed;       /* the end of the latest epoch; a combiner's latest report */
+    gboolean is_asking;   /* a combiner's report is not answered yet */
+    QosTime tidied;       /* when members were taken off */
+    QosHeapNode due;      /* in `open` */
+    GList link;           /* in `by_use` */
 } Class;
 
 struct QosServerBudgets {
     QosTime grace;
-    Client *parent;      /* of a combiner; NULL: these are coordinators */
-    guint32 incarnation; /* of a combiner, */
-    guint64 ticket;      /* the latest of all its reports, */
-    guint lent;          /* and how many parts of the floors it has */
-    GHashTable *rules;   /* id -> Rule, owned */
-    GHashTable *classes; /* a set of Class, owned */
-    GHashTable *clients; /* id -> Client, owned */
+    Client *parent;            /* of a combiner; NULL: these are coordinators */
+    guint32 incarnation;       /* of a combiner, */
+    guint64 ticket;            /* the latest of all its reports, */
+    guint lent;                /* and how many parts of the floors it has */
+    GHashTable *rules;         /* id -> Rule, owned */
+    GHashTable *classes;       /* a set of Class, owned */
+    GHashTable *clients;       /* id -> Client, owned */
+    QosServerSharing *sharing; /* NULL: no rule is divided, or this is a combiner */
+    QosServerWeigher weigher;  /* for the sharing */
+    gpointer weigher_arg;
     QosHeap open;        /* of Class: those with fresh reports, by the end of their epochs */
     GQueue by_use;       /* of Class */
     GPtrArray *answered; /* of Client, while epochs end */
@@ -95,7 +100,8 @@ static void class_free(gpointer data)
 {
     Class *class = data;
 
-    qos_budget_free(class->budget);
+    if (class->share.number == 0)
+        qos_budget_free(class->budget);
     g_free(class->name);
     g_free(class);
 }
@@ -158,6 +164,7 @@ void qos_server_budgets_free(QosServerBudgets *budgets)
         return;
     qos_heap_clear(&budgets->open);
     g_hash_table_unref(budgets->classes);
+    qos_server_sharing_free(budgets->sharing);
     g_hash_table_unref(budgets->rules);
     g_hash_table_unref(budgets->clients);
     g_clear_pointer(&budgets->parent, client_free);
@@ -215,7 +222,9 @@ static void move_due(QosServerBudgets *budgets, Class *class)
 {
     const QosTime due = due_of(budgets, class);
 
-    if (qos_heap_contains(&class->due) && class->due.key != due)
+    if (class->share.number != 0)
+        qos_server_sharing_note(budgets->sharing, &class->share, FALSE);
+    else if (qos_heap_contains(&class->due) && class->due.key != due)
         qos_heap_update(&budgets->open, &class->due, due);
 }
 
@@ -232,6 +241,10 @@ static void take_off(QosServerBudgets *budgets, Class *class)
     Client *maker = find_client(budgets, class->maker);
 
     qos_heap_remove(&budgets->open, &class->due);
+    if (class->share.number != 0) {
+        qos_server_sharing_remove(budgets->sharing, &class->share);
+        class->budget = NULL;
+    }
     g_queue_unlink(&budgets->by_use, &class->link);
     if (maker != NULL)
         maker->classes--;
@@ -268,6 +281,12 @@ static QosBudget *make_budget(const QosServerBudgets *budgets, const Rule *rule,
     return budget;
 }
 
+/* Jobs divide the rule's rate here: a combiner leaves that to its parent. */
+static gboolean is_shared(const QosServerBudgets *budgets, const Rule *rule)
+{
+    return rule->is_divided && budgets->parent == NULL;
+}
+
 /* NULL: there is no such rule, or there are too many classes. */
 static Class *make_class(QosServerBudgets *budgets, const Class *key, Client *client, QosTime now)
 {
@@ -291,7 +310,12 @@ static Class *make_class(QosServerBudgets *budgets, const Class *key, Client *cl
     class->closed = now - budgets->epoch; /* its first report need not wait for a whole epoch */
     class->used = class->tidied = now;
     class->link.data = class;
-    class->budget = make_budget(budgets, rule, key->unit, &config, now);
+    if (is_shared(budgets, rule)) {
+        qos_server_sharing_add(budgets->sharing, &class->share, class, class->name, now);
+        class->budget = class->share.budget;
+    } else {
+        class->budget = make_budget(budgets, rule, key->unit, &config, now);
+    }
     client->classes++;
     g_hash_table_add(budgets->classes, class);
     g_queue_push_tail_link(&budgets->by_use, &class->link);
@@ -305,12 +329,14 @@ static gboolean is_unwanted(gpointer data, gpointer value G_GNUC_UNUSED, gpointe
     Class *class = data;
 
     class->rule = g_hash_table_lookup(budgets->rules, &class->rule_id);
-    if (class->rule != NULL && class->rule->limit[class->unit] > 0) {
+    if (class->rule != NULL && class->rule->limit[class->unit] > 0 &&
+        is_shared(budgets, class->rule) == (class->share.number != 0)) {
         const QosBudgetConfig config = config_of(budgets, class->rule, class->unit);
         if (qos_budget_config_check(&config, NULL)) {
             if (budgets->parent != NULL)
                 qos_budget_lend(class->budget, floor_of(budgets, class->rule, class->unit));
-            qos_budget_configure(class->budget, &config);
+            if (class->share.number == 0)
+                qos_budget_configure(class->budget, &config);
             return FALSE;
         }
     }
@@ -318,11 +344,40 @@ static gboolean is_unwanted(gpointer data, gpointer value G_GNUC_UNUSED, gpointe
     return TRUE;
 }
 
+/* Begins or changes the sharing as the rule says that is divided; FALSE: there is none. */
+static gboolean set_sharing(QosServerBudgets *budgets, const Rule *rule, QosTime now)
+{
+    QosBudgetConfig config;
+
+    if (rule == NULL || !is_shared(budgets, rule))
+        return FALSE;
+    config = config_of(budgets, rule, 0);
+    if (!qos_budget_config_check(&config, NULL))
+        return FALSE;
+    if (budgets->sharing != NULL) {
+        qos_server_sharing_configure(budgets->sharing, &config);
+    } else {
+        budgets->sharing = qos_server_sharing_new(&config, now >= budgets->grace, now);
+        qos_server_sharing_set_weigher(budgets->sharing, budgets->weigher, budgets->weigher_arg);
+    }
+    return TRUE;
+}
+
+void qos_server_budgets_set_weigher(QosServerBudgets *budgets, QosServerWeigher weigher,
+                                    gpointer arg)
+{
+    budgets->weigher = weigher;
+    budgets->weigher_arg = arg;
+    if (budgets->sharing != NULL)
+        qos_server_sharing_set_weigher(budgets->sharing, weigher, arg);
+}
+
 void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudgetRule *rules,
                                   guint count, QosTime epoch, QosTime lease, guint parts,
-                                  QosTime now G_GNUC_UNUSED)
+                                  QosTime now)
 {
     GHashTable *old = budgets->rules;
+    const Rule *divided = NULL;
 
     budgets->rules = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, rule_free);
     budgets->epoch = epoch;
@@ -335,12 +390,18 @@ void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudg
                        .name = g_strdup(rules[i].name),
                        .share = rules[i].share,
                        .away = rules[i].away,
-                       .floor = rules[i].floor};
+                       .floor = rules[i].floor,
+                       .is_divided = rules[i].is_divided};
         memcpy(rule->limit, rules[i].limit, sizeof(rule->limit));
         g_hash_table_replace(budgets->rules, &rule->id, rule);
+        if (rule->is_divided)
+            divided = rule;
     }
+    const gboolean has_sharing = set_sharing(budgets, divided, now);
     g_hash_table_foreach_remove(budgets->classes, is_unwanted, budgets);
     g_hash_table_unref(old); /* no class has a rule of it any more */
+    if (!has_sharing)
+        g_clear_pointer(&budgets->sharing, qos_server_sharing_free);
     qos_heap_rekey(&budgets->open, key_of, budgets);
 }
 
@@ -363,7 +424,10 @@ static gboolean take_item(QosServerBudgets *budgets, Client *client, QosWireBudg
         return FALSE;
     note_use(budgets, class, now);
     /* A combiner tells its parent of members that became idle, too. */
-    if ((budgets->report.count > 0 || budgets->parent != NULL) && !qos_heap_contains(&class->due))
+    if (class->share.number != 0)
+        qos_server_sharing_note(budgets->sharing, &class->share, budgets->report.count > 0);
+    else if ((budgets->report.count > 0 || budgets->parent != NULL) &&
+             !qos_heap_contains(&class->due))
         qos_heap_push(&budgets->open, &class->due, due_of(budgets, class));
     else
         move_due(budgets, class);
@@ -417,25 +481,24 @@ static void put_item(QosServerBudgets *budgets, Client *client, QosWireType type
     client->is_listed = TRUE;
 }
 
-/* All that are answered are told the same. */
-static void put_answers(QosServerBudgets *budgets, const Class *class)
+/* `all` are answered the same. */
+static void put_answers(QosServerBudgets *budgets, const Class *class, const GArray *all)
 {
-    const QosBudgetAnswer *answers = (const QosBudgetAnswer *)budgets->answers->data;
+    const QosBudgetAnswer *answers = (const QosBudgetAnswer *)all->data;
     QosWireBudget item = {.rule = class->rule_id, .unit = class->unit};
 
-    if (budgets->answers->len == 0)
+    if (all->len == 0)
         return;
     g_strlcpy(item.class, class->name, sizeof(item.class));
     g_byte_array_set_size(budgets->bytes, 0);
     qos_budget_grant_encode(&answers[0].grant, budgets->bytes);
-    for (guint i = 0; i < budgets->answers->len; i++) {
+    for (guint i = 0; i < all->len; i++) {
         Client *client = find_client(budgets, answers[i].to);
         if (client == NULL)
             continue;
         qos_budget_grant_set_ticket(budgets->bytes, answers[i].grant.ticket);
         put_item(budgets, client, QOS_WIRE_BUDGET_GRANT, &item);
     }
-    g_array_set_size(budgets->answers, 0);
 }
 
 /* A combiner's report. */
@@ -453,6 +516,15 @@ static void put_report(QosServerBudgets *budgets, Class *class, QosTime now)
     put_item(budgets, budgets->parent, QOS_WIRE_BUDGET_REPORT, &item);
 }
 
+/* Members that are long silent leave. */
+static void tidy(Class *class, QosTime now)
+{
+    if (now - class->tidied >= TIDY) {
+        qos_budget_forget_silent(class->budget, now - TIDY);
+        class->tidied = now;
+    }
+}
+
 static void close_class(QosServerBudgets *budgets, Class *class, QosTime now)
 {
     class->closed = now;
@@ -460,13 +532,28 @@ static void close_class(QosServerBudgets *budgets, Class *class, QosTime now)
     if (budgets->parent != NULL) {
         put_report(budgets, class, now);
     } else {
+        g_array_set_size(budgets->answers, 0);
         qos_budget_close(class->budget, now, budgets->answers);
-        put_answers(budgets, class);
+        put_answers(budgets, class, budgets->answers);
     }
-    if (now - class->tidied >= TIDY) {
-        qos_budget_forget_silent(class->budget, now - TIDY);
-        class->tidied = now;
-    }
+    tidy(class, now);
+}
+
+/* A job of the sharing. */
+static void close_job(gpointer owner, const GArray *answers, QosTime now, gpointer arg)
+{
+    QosServerBudgets *budgets = arg;
+    Class *class = owner;
+
+    class->closed = now;
+    put_answers(budgets, class, answers);
+    tidy(class, now);
+}
+
+/* QOS_NEVER: nothing waits for it. */
+static QosTime sharing_due(const QosServerBudgets *budgets)
+{
+    return budgets->sharing != NULL ? qos_server_sharing_due(budgets->sharing) : QOS_NEVER;
 }
 
 static void close_due(QosServerBudgets *budgets, QosTime now)
@@ -475,6 +562,8 @@ static void close_due(QosServerBudgets *budgets, QosTime now)
 
     while ((node = qos_heap_peek(&budgets->open)) != NULL && node->key <= now)
         close_class(budgets, (Class *)((char *)node - offsetof(Class, due)), now);
+    if (sharing_due(budgets) <= now)
+        qos_server_sharing_close(budgets->sharing, now, close_job, budgets);
 }
 
 static gboolean take_grant(QosServerBudgets *budgets, const QosWireBudget *item,
@@ -483,11 +572,12 @@ static gboolean take_grant(QosServerBudgets *budgets, const QosWireBudget *item,
     const Class key = {.rule_id = item->rule, .unit = item->unit, .name = (char *)item->class};
     Class *class = g_hash_table_lookup(budgets->classes, &key);
 
+    g_array_set_size(budgets->answers, 0);
     if (class == NULL || !qos_budget_pass_down(class->budget, grant, now, budgets->answers))
         return FALSE;
     class->is_asking = FALSE;
     move_due(budgets, class);
-    put_answers(budgets, class);
+    put_answers(budgets, class, budgets->answers);
     return TRUE;
 }
 
@@ -563,8 +653,8 @@ QosTime qos_server_budgets_tick(QosServerBudgets *budgets, QosTime now, QosServe
 
     const QosHeapNode *first = qos_heap_peek(&budgets->open);
     const Class *class = least_used(budgets);
-    return MIN(first != NULL ? first->key : QOS_NEVER,
-               class != NULL ? rest_of(budgets, class) : QOS_NEVER);
+    const QosTime due = MIN(first != NULL ? first->key : QOS_NEVER, sharing_due(budgets));
+    return MIN(due, class != NULL ? rest_of(budgets, class) : QOS_NEVER);
 }
 
 /* --- for reports --- */
@@ -584,6 +674,14 @@ void qos_server_budgets_each(const QosServerBudgets *budgets, QosServerBudgetsFu
                                       .limit = class->rule->limit[class->unit],
                                       .state = qos_budget_state(class->budget, now)};
 
+        if (class->share.number != 0) {
+            const QosBudgetSharesJob job =
+                qos_server_sharing_job(budgets->sharing, &class->share, now);
+            item.is_divided = TRUE;
+            item.limit = job.limit;
+            item.entitlement = job.entitlement;
+            item.weight = job.weight;
+        }
         item.demand = (guint64)item.state.demand;
         item.served = (guint64)item.state.served;
         func(&item, arg);

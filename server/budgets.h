@@ -12,6 +12,9 @@
  * and freed when no mount can have a rate of it any more. Mounts say nothing before a class is
  * used, so floors are reserved as a whole (core/budget.c).
  *
+ * One rule may be of another kind: its rate is what the store can do, and its classes are jobs that
+ * divide it. These have one epoch together (server/sharing.h).
+ *
  * Bounds: what a hostile client reports cannot fill the memory. Beyond QOS_SERVER_BUDGETS_MAX
  * classes, or QOS_SERVER_BUDGETS_CLIENT_MAX that one client's reports have made and that are there
  * still, reports of new classes are passed over and counted. Those mounts stay at their floors.
@@ -20,8 +23,8 @@
  */
 #pragma once
 
-#include "core/budget.h"
 #include "core/wire_cluster.h"
+#include "server/sharing.h"
 
 /* Classes with their units: some 1,000 bytes each with a member, 300 for each further one. */
 #define QOS_SERVER_BUDGETS_MAX        200000
@@ -38,7 +41,9 @@ typedef struct {
     guint64 limit[QOS_WIRE_UNITS]; /* rates, in thousandths of a unit a second; 0: no bound */
     QosBudgetShare share;
     QosBudgetAway away;
-    guint floor; /* percent */
+    guint floor;         /* percent */
+    gboolean is_divided; /* its classes are jobs, which divide the limit (server/sharing.h): of one
+                            rule at most, with a limit of operations alone, and FAIR */
 } QosServerBudgetRule;
 
 /* Mounts may have rates of a former life of the server until `grace`; 0: none can have. */
@@ -51,6 +56,10 @@ QosServerBudgets *qos_server_budgets_new(QosTime grace);
 QosServerBudgets *qos_server_budgets_new_combiner(guint32 incarnation);
 /* NULL is allowed. */
 void qos_server_budgets_free(QosServerBudgets *budgets);
+
+/* How a job weighs where jobs divide a rate; NULL: by its mounts, as at the start. */
+void qos_server_budgets_set_weigher(QosServerBudgets *budgets, QosServerWeigher weigher,
+                                    gpointer arg);
 
 /* The rules in force, with the epoch, the lease and in how many parts floors are divided (the
  * weight of all mounts, `registered`; > 0). Classes of rules that are gone are freed. */
@@ -92,6 +101,9 @@ typedef struct {
     guint unit;
     guint64 limit;
     guint64 demand, served; /* of all mounts, in the latest epoch */
+    gboolean is_divided;    /* a job that divides a rate: `limit` is what it was given of that, */
+    guint64 entitlement;    /* this its part by weight, among the jobs that want anything */
+    guint64 weight;
     QosBudgetState state;
 } QosServerBudgetsClass;
 typedef void (*QosServerBudgetsFunc)(const QosServerBudgetsClass *item, gpointer arg);

@@ -1,10 +1,11 @@
 /*
  * The server's coordinators of budgets, and combiners, with clients that report at will. The input
  * is a list of steps: two bytes of length and kind, then as many bytes. Kind 0 is time that passes
- * and a tick, 1 the rule that goes and comes back, 2 a client that leaves, 3 a payload of
+ * and a tick, 1 the rules that go and come back, 2 a client that leaves, 3 a payload of
  * BUDGET_GRANT for the combiners, others are payloads of BUDGET_REPORT for both. What combiners
- * report, the coordinators take. Each frame is whole, and with share=hard no class of a
- * coordinator's counts on more than R.
+ * report, the coordinators take. There are two rules: one with share=hard, and one that jobs
+ * divide. Each frame is whole, and with share=hard no class of a coordinator's counts on more than
+ * R.
  */
 #include <glib.h>
 
@@ -14,6 +15,7 @@
 #define R       (G_GUINT64_CONSTANT(1000) * QOS_BUDGET_UNIT)
 #define CLIENTS 4 /* the last one is the combiner */
 #define RULE    1
+#define SHARING 2
 
 int LLVMFuzzerTestOneInput(const guint8 *data, gsize size);
 
@@ -24,10 +26,16 @@ typedef struct {
 
 static void set_rule(QosServerBudgets *budgets, guint count, QosTime now)
 {
-    const QosServerBudgetRule rule = {
-        .id = RULE, .name = "big", .limit = {R, R}, .share = QOS_BUDGET_HARD, .floor = 10};
+    const QosServerBudgetRule rules[] = {
+        {.id = RULE, .name = "big", .limit = {R, R}, .share = QOS_BUDGET_HARD, .floor = 10},
+        {.id = SHARING,
+         .name = "adapt",
+         .limit = {R, 0},
+         .share = QOS_BUDGET_FAIR,
+         .away = QOS_BUDGET_AWAY_OPEN,
+         .is_divided = TRUE}};
 
-    qos_server_budgets_set_rules(budgets, &rule, count, QOS_BUDGET_EPOCH, QOS_SECOND, 2 * CLIENTS,
+    qos_server_budgets_set_rules(budgets, rules, count, QOS_BUDGET_EPOCH, QOS_SECOND, 2 * CLIENTS,
                                  now);
 }
 
@@ -54,7 +62,7 @@ static void take_frames(QosOwnerId client, const GByteArray *frames, gpointer ar
         g_assert_cmpint(type, ==, QOS_WIRE_BUDGET_GRANT);
         while (length > 0) {
             g_assert_true(qos_wire_get_budget(&payload, &length, &item));
-            g_assert_cmpuint(item.rule, ==, RULE);
+            g_assert_true(item.rule == RULE || item.rule == SHARING);
             g_assert_true(qos_budget_grant_decode(item.bytes, item.length, &grant));
         }
     }
@@ -63,7 +71,9 @@ static void take_frames(QosOwnerId client, const GByteArray *frames, gpointer ar
 
 static void check_class(const QosServerBudgetsClass *class, gpointer arg G_GNUC_UNUSED)
 {
-    g_assert_cmpuint(class->state.in_force, <=, R);
+    if (class->rule == RULE)
+        g_assert_cmpuint(class->state.in_force, <=, R);
+    g_assert_true(class->is_divided == (class->rule == SHARING));
 }
 
 static void step(World *world, guint8 kind, const guint8 *bytes, gsize length)
@@ -75,7 +85,7 @@ static void step(World *world, guint8 kind, const guint8 *bytes, gsize length)
         qos_server_budgets_tick(world->root, world->now, take_frames, world);
         break;
     case 1:
-        for (guint count = 0; count < 2; count++) {
+        for (guint count = 0; count < 3; count += 1 + length % 2) {
             set_rule(world->root, count, world->now);
             set_rule(world->combiner, count, world->now);
         }
@@ -103,8 +113,8 @@ int LLVMFuzzerTestOneInput(const guint8 *data, gsize size)
 
     qos_server_budgets_set_weight(world.root, CLIENTS - 1, CLIENTS);
     qos_server_budgets_set_lent(world.combiner, CLIENTS);
-    set_rule(world.root, 1, world.now);
-    set_rule(world.combiner, 1, world.now);
+    set_rule(world.root, 2, world.now);
+    set_rule(world.combiner, 2, world.now);
     while (qos_bytes_take_u8(&data, &size, &length) && qos_bytes_take_u8(&data, &size, &kind)) {
         const gsize taken = MIN(length, size);
         step(&world, kind, data, taken);
