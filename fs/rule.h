@@ -37,6 +37,9 @@
 
 #define QOS_RULE_NAME_MAX     15
 #define QOS_RULE_DEFAULT_NAME "default"
+/* Of the cluster's list at mounts, by which jobs divide what the store can do (adapt=fair of the
+ * lock server); the server lets no administrator start a rule of that name. */
+#define QOS_RULE_SHARING_NAME "adapt"
 #define QOS_RULES_MAX         10000 /* rules in a list, `default` included; ENOSPC beyond */
 #define QOS_VALUE_MAX         255   /* bytes of one value of a condition */
 

@@ -128,6 +128,24 @@ static QosServerBudgetRule budget_of(const QosCluster *cluster, const QosRule *r
     return budget;
 }
 
+/* The rule of adapt=fair, as server/cluster_rules.c tells it to mounts. */
+static QosServerBudgetRule sharing_of(const QosCluster *cluster)
+{
+    const guint64 capacity = qos_cluster_rules_sharing(cluster->rules);
+
+    return (QosServerBudgetRule){.id = QOS_CLUSTER_SHARING_ID,
+                                 .name = QOS_RULE_SHARING_NAME,
+                                 .limit = {[QOS_UNIT_OPERATIONS] = capacity * QOS_BUDGET_UNIT},
+                                 .share = QOS_BUDGET_FAIR,
+                                 .away = QOS_BUDGET_AWAY_OPEN,
+                                 .is_divided = TRUE};
+}
+
+static guint64 weigh(const char *job, guint mounts, gpointer arg)
+{
+    return qos_cluster_job_weight(arg, job, mounts);
+}
+
 /* Tells the budgets of the rules, and of the terms. */
 static void set_budgets(QosCluster *cluster)
 {
@@ -145,6 +163,10 @@ static void set_budgets(QosCluster *cluster)
         g_array_append_val(budgets, budget);
         cluster->has_hard = cluster->has_hard || rule->share == QOS_RULE_HARD;
     }
+    if (qos_cluster_rules_sharing(cluster->rules) > 0) {
+        const QosServerBudgetRule sharing = sharing_of(cluster);
+        g_array_append_val(budgets, sharing);
+    }
     qos_server_budgets_set_rules(cluster->budgets, (const QosServerBudgetRule *)budgets->data,
                                  budgets->len, cluster->epoch, cluster->lease,
                                  qos_cluster_mounts_parts(cluster->mounts), qos_cluster_now());
@@ -153,10 +175,11 @@ static void set_budgets(QosCluster *cluster)
 
 static void tell_list(QosCluster *cluster)
 {
-    const QosRules *list = qos_cluster_rules_list(cluster->rules);
+    const gboolean has_rules = qos_rules_count(qos_cluster_rules_list(cluster->rules)) > 1 ||
+                               qos_cluster_rules_sharing(cluster->rules) > 0;
 
     qos_cluster_mounts_set_list(cluster->mounts, qos_cluster_rules_version(cluster->rules),
-                                cluster->serial, qos_rules_count(list) > 1, cluster->has_hard);
+                                cluster->serial, has_rules, cluster->has_hard);
 }
 
 /* E follows the number of mounts. */
@@ -179,9 +202,16 @@ static void rules_changed(gpointer arg)
 {
     QosCluster *cluster = arg;
 
+    cluster->serial++; /* another capacity has no version of its own before that is saved */
     set_budgets(cluster);
     tell_list(cluster);
     qos_cluster_arm(cluster, qos_cluster_now());
+}
+
+void qos_cluster_set_sharing(QosCluster *cluster, const QosServerSettings *settings)
+{
+    qos_cluster_rules_set_sharing(cluster->rules, settings->shares ? settings->capacity : 0,
+                                  qos_cluster_wall());
 }
 
 static void save_rules(QosServerDbRules *rules, const QosServerDbLogEntry *entry,
@@ -446,6 +476,7 @@ QosCluster *qos_cluster_new(const QosServerOptions *options, QosServerDb *db,
         g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, (GDestroyNotify)g_bytes_unref);
     cluster->mounts = qos_cluster_mounts_new(&mounts_calls);
     cluster->budgets = qos_server_budgets_new(grace_of(record));
+    qos_server_budgets_set_weigher(cluster->budgets, weigh, cluster);
     cluster->epochs = qos_server_epochs_new(record->incarnation);
     cluster->jobs = qos_server_jobs_new();
     cluster->epoch = qos_budget_epoch_for(0);

@@ -45,6 +45,9 @@ QosCluster *qos_cluster_new(const QosServerOptions *options, QosServerDb *db,
 /* Before the database is closed. Requests that wait are not answered. NULL is allowed. */
 void qos_cluster_free(QosCluster *cluster);
 
+/* Puts adapt=fair in force, or ends it, as the settings say. */
+void qos_cluster_set_sharing(QosCluster *cluster, const QosServerSettings *settings);
+
 /* --- from the listener --- */
 
 /* It has been welcomed; `peer` (its `caller` does not matter) is copied. It may replace a

@@ -3,14 +3,18 @@
  *
  *     status  version, rules, epoch_ms, lease_ms, floor_parts, mounts_known, mounts_connected,
  *             mounts_behind, mounts: [{name, id, is_connected, version, floor_parts (both null:
- *             nothing acknowledged), silent_s}], more
+ *             nothing acknowledged), silent_s}], more; sharing: {capacity} or null: op/s that jobs
+ *             divide (adapt=fair)
  *     rules   version, rules: [{id, name, command, expires_s (or null)}], more
  *     log     log: [{time, who, command, version, error, result}], the newest first, more;
  *             version: null where the command was refused
  *     jobs    classes: [{rule, class, unit, limit, demand, served, in_force, level (or null),
- * share, mounts, silent}], those that want most first, more why     job, nodes, weight, classes: as
- * in jobs, each with members: [{mount, demand, held, bound, is_silent}], more job list    jobs:
- * [{id, nodes, weight, expires_s}], more
+ *             share, mounts, silent}], those that want most first, more. A job that divides what
+ *             the store can do has entitlement and weight, too; its limit is what it was given.
+ *     why     job, nodes, weight, classes: as in jobs, each with members: [{mount, demand, held,
+ *             bound, is_silent}], more
+ *     job list
+ *             jobs: [{id, nodes, weight, expires_s}], more
  *
  * Rates are in units a second. An answer to a mount has a bound: `more` says how many items were
  * left out of it.
@@ -162,6 +166,19 @@ static void add_mount(JsonBuilder *json, const QosClusterMount *mount, QosTime n
     qos_json_add_number(json, "silent_s", seconds(now - MAX(mount->heard, mount->since)));
 }
 
+static void add_sharing(JsonBuilder *json, const QosCluster *cluster)
+{
+    const guint capacity = qos_cluster_rules_sharing(cluster->rules);
+
+    if (capacity == 0) {
+        add_null(json, "sharing");
+        return;
+    }
+    qos_json_begin_object(json, "sharing");
+    qos_json_add_count(json, "capacity", capacity);
+    json_builder_end_object(json);
+}
+
 char *qos_cluster_report_status(const QosCluster *cluster, gsize room)
 {
     g_autoptr(GPtrArray) mounts = qos_cluster_mounts_list(cluster->mounts);
@@ -179,6 +196,7 @@ char *qos_cluster_report_status(const QosCluster *cluster, gsize room)
     qos_json_add_count(json, "mounts_known", state.known);
     qos_json_add_count(json, "mounts_connected", state.connected);
     qos_json_add_count(json, "mounts_behind", state.behind);
+    add_sharing(json, cluster);
     list = list_begin(json, "mounts", room);
     for (guint i = 0; i < mounts->len; i++) {
         add_mount(list_item(&list), mounts->pdata[i], now);
@@ -316,6 +334,10 @@ static void add_class(JsonBuilder *json, const QosCluster *cluster,
                       rule != NULL && rule->share == QOS_RULE_HARD ? "hard" : "fair");
     qos_json_add_count(json, "mounts", class->state.members);
     qos_json_add_count(json, "silent", class->state.silent);
+    if (!class->is_divided)
+        return;
+    qos_json_add_number(json, "entitlement", units(class->entitlement));
+    qos_json_add_count(json, "weight", class->weight);
 }
 
 char *qos_cluster_report_classes(const QosCluster *cluster, gsize room)

@@ -17,10 +17,17 @@
 
 #define RETRY (1 * QOS_SECOND)        /* after a save of expiry that failed */
 #define BUSY  (100 * QOS_MILLISECOND) /* while a save is under way */
+/* In the log, for what no administrator's command did. */
+#define SERVER "qosfs-server"
+
+/* One place of the list, and some bytes, are for the rule of adapt=fair. */
+#define LIST_MAX      (QOS_RULES_MAX - 1)
+#define SHARING_BYTES 128
 
 G_STATIC_ASSERT(QOS_RULES_MAX <= QOS_WIRE_RULES_MAX);
 
 typedef struct {
+    gboolean is_note; /* nothing is applied: a change of the sharing is logged */
     char *text;
     char *principal;
     QosTime wall;
@@ -34,6 +41,7 @@ struct QosClusterRules {
     QosRules *list;
     GHashTable *ids; /* name -> guint64, of the list */
     GPtrArray *log;  /* of QosServerDbLogEntry */
+    guint sharing;   /* op/s; 0: none */
 
     GQueue waiting; /* of Command */
     /* The save that is under way. */
@@ -149,8 +157,19 @@ void qos_cluster_rules_free(QosClusterRules *rules)
 static gboolean check_list(const QosRules *list, GError **error)
 {
     guint count = qos_rules_count(list);
-    gsize size = 0;
+    gsize size = SHARING_BYTES;
 
+    if (qos_rules_by_name(list, QOS_RULE_SHARING_NAME) != NULL) {
+        qos_set_error(error, EEXIST,
+                      "\"" QOS_RULE_SHARING_NAME "\" is the rule of the setting adapt=fair "
+                      "('qosfsctl server set adapt'): choose another name");
+        return FALSE;
+    }
+    if (count > LIST_MAX) {
+        qos_set_error(error, ENOSPC, "there are %u rules of the cluster already, which is the most",
+                      LIST_MAX - 1);
+        return FALSE;
+    }
     for (guint i = 0; i + 1 < count; i++) {
         const QosRule *rule = qos_rules_get(list, i);
         g_autofree char *command = qos_rule_command(rule);
@@ -239,7 +258,9 @@ static void begin_next(QosClusterRules *rules)
     if (command == NULL)
         return;
     rules->command = command;
-    next = qos_rules_apply(rules->list, command->text, command->wall, &rules->refusal);
+    next = command->is_note
+               ? qos_rules_ref(rules->list)
+               : qos_rules_apply(rules->list, command->text, command->wall, &rules->refusal);
     if (next != NULL && !check_list(next, &rules->refusal))
         g_clear_pointer(&next, qos_rules_unref);
     text = logged(command->text);
@@ -330,6 +351,49 @@ void qos_cluster_rules_command(QosClusterRules *rules, const QosServerOptions *o
     begin_next(rules);
 }
 
+/* Whether the log says so of the sharing already, as it does at a start with the same settings. */
+static gboolean is_noted(const QosClusterRules *rules, const char *text)
+{
+    for (guint i = rules->log->len; i-- > 0;) {
+        const QosServerDbLogEntry *entry = rules->log->pdata[i];
+        if (g_str_equal(entry->principal, SERVER) && g_str_has_prefix(entry->command, "adapt="))
+            return g_str_equal(entry->command, text);
+    }
+    return FALSE;
+}
+
+static void note_sharing(QosClusterRules *rules, QosTime wall)
+{
+    g_autofree char *text = rules->sharing > 0
+                                ? g_strdup_printf("adapt=fair adapt-capacity=%u", rules->sharing)
+                                : g_strdup("adapt=off");
+    Command *note;
+
+    if (is_noted(rules, text) || rules->waiting.length >= QOS_CLUSTER_RULES_WAITING_MAX)
+        return; /* or the database is stuck: mounts have it, and the log goes without */
+    note = g_new(Command, 1);
+    *note = (Command){.is_note = TRUE,
+                      .text = g_steal_pointer(&text),
+                      .principal = g_strdup(SERVER),
+                      .wall = wall};
+    g_queue_push_tail(&rules->waiting, note);
+    begin_next(rules);
+}
+
+void qos_cluster_rules_set_sharing(QosClusterRules *rules, guint capacity, QosTime wall)
+{
+    if (capacity == rules->sharing)
+        return;
+    rules->sharing = capacity;
+    rules->calls.changed(rules->calls.arg);
+    note_sharing(rules, wall);
+}
+
+guint qos_cluster_rules_sharing(const QosClusterRules *rules)
+{
+    return rules->sharing;
+}
+
 void qos_cluster_rules_forget(QosClusterRules *rules, gconstpointer arg)
 {
     for (GList *link = rules->waiting.head; link != NULL; link = link->next) {
@@ -368,10 +432,9 @@ QosTime qos_cluster_rules_tick(QosClusterRules *rules, QosTime wall)
     next = qos_rules_expire(rules->list, wall);
     names = expired_names(rules, next);
     result = g_strdup_printf("version %" G_GUINT64_FORMAT, rules->version + 1);
-    save(
-        rules, next,
-        &(QosServerDbLogEntry){
-            .time = wall, .principal = (char *)"qosfs-server", .command = names, .result = result});
+    save(rules, next,
+         &(QosServerDbLogEntry){
+             .time = wall, .principal = (char *)SERVER, .command = names, .result = result});
     return qos_time_add(wall, rules->has_failed ? RETRY : BUSY);
 }
 
@@ -392,6 +455,26 @@ guint64 qos_cluster_rules_id(const QosClusterRules *rules, const char *name)
     return id_of(rules->ids, name);
 }
 
+static void add_item(QosWireRules *list, const QosWireRule *item)
+{
+    list->size += strlen(item->command);
+    g_array_append_vals(list->rules, item, 1);
+}
+
+/* The last one: what no rule of an administrator matches. A job has no part of it before it asks,
+ * because jobs may be many; so it has no floor, and without a server nothing is held back. */
+static void add_sharing(QosWireRules *list, guint capacity)
+{
+    const QosWireRule item = {
+        .id = QOS_CLUSTER_SHARING_ID,
+        .left = QOS_NEVER,
+        .command = g_strdup_printf("start " QOS_RULE_SHARING_NAME
+                                   " jobid={*} per=jobid rate=%u floor=0%% away=open scope=cluster",
+                                   capacity)};
+
+    add_item(list, &item);
+}
+
 QosWireRules qos_cluster_rules_describe(const QosClusterRules *rules, QosTime wall)
 {
     QosWireRules list = {.version = rules->version};
@@ -406,9 +489,10 @@ QosWireRules qos_cluster_rules_describe(const QosClusterRules *rules, QosTime wa
         if (rule->expires != QOS_NEVER)
             item.left = MAX(rule->expires - wall, QOS_MILLISECOND);
         item.command = qos_rule_command(rule);
-        list.size += strlen(item.command);
-        g_array_append_val(list.rules, item);
+        add_item(&list, &item);
     }
+    if (rules->sharing > 0)
+        add_sharing(&list, rules->sharing);
     list.total = list.rules->len;
     return list;
 }

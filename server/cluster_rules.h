@@ -12,6 +12,10 @@
  * The grammar is that of the cluster's list (fs/rule.h). Its `default` bounds nothing, and is no
  * part of what mounts are told.
  *
+ * With adapt=fair (server/tunable.h) what mounts are told ends with one more rule, by which jobs
+ * divide what the store can do. It is a setting's, not an administrator's: it is in no list here,
+ * and is not saved. Mounts need to know nothing of it that they do not know of any rule.
+ *
  * No sockets and no clock: commands are arguments, and times are of the wall clock in ns. One
  * thread, the main loop's.
  */
@@ -27,6 +31,10 @@
 /* Bytes of a command in the log; of a longer one that is the beginning. */
 #define QOS_CLUSTER_RULES_LOGGED_MAX 1000
 
+/* What the rule of adapt=fair (QOS_RULE_SHARING_NAME) goes by on the wire: no version comes to it,
+ * and JSON's numbers have it exactly. */
+#define QOS_CLUSTER_SHARING_ID (G_GUINT64_CONSTANT(1) << 52)
+
 typedef struct QosClusterRules QosClusterRules;
 
 typedef struct {
@@ -34,7 +42,7 @@ typedef struct {
     /* qos_server_db_save_rules(), or another engine's: `done` is called later. */
     void (*save)(QosServerDbRules *rules, const QosServerDbLogEntry *entry,
                  QosServerDbRulesSaved done, gpointer done_arg, gpointer arg);
-    /* A new version is in force: to be told to the mounts. */
+    /* Another list is in force, to be told to the mounts: a new version, or another capacity. */
     void (*changed)(gpointer arg);
 } QosClusterRulesCalls;
 
@@ -58,6 +66,7 @@ void qos_cluster_rules_free(QosClusterRules *rules);
  *     EBUSY   too many commands wait
  *     EINVAL  it is not UTF-8
  *     E2BIG   the rule, or the whole list, is too long to be told to mounts
+ *     EEXIST  the name is that of the rule of adapt=fair
  *     those of the store: it could not be saved
  */
 void qos_cluster_rules_command(QosClusterRules *rules, const QosServerOptions *options,
@@ -65,6 +74,14 @@ void qos_cluster_rules_command(QosClusterRules *rules, const QosServerOptions *o
                                QosClusterRulesDone done, gpointer arg);
 /* The asker is gone: its commands go on, and `done` is not called with that argument any more. */
 void qos_cluster_rules_forget(QosClusterRules *rules, gconstpointer arg);
+
+/*
+ * What the store can do, in operations a second, for jobs to divide; 0: they do not. It is in force
+ * within this call, and `changed` is called unless it was so before. Afterwards the log has it too,
+ * as a new version of a list that is the same, unless its latest entry of the kind says so.
+ */
+void qos_cluster_rules_set_sharing(QosClusterRules *rules, guint capacity, QosTime wall);
+guint qos_cluster_rules_sharing(const QosClusterRules *rules);
 
 /* Takes expired rules off. To be called at the start, after each change, and at the time that it
  * returns (QOS_NEVER: not by itself). */
@@ -74,7 +91,7 @@ QosTime qos_cluster_rules_tick(QosClusterRules *rules, QosTime wall);
 guint64 qos_cluster_rules_version(const QosClusterRules *rules);
 /* Borrowed, until the next change; its ids are not those of the wire. */
 const QosRules *qos_cluster_rules_list(const QosClusterRules *rules);
-/* What a rule goes by on the wire; 0: there is none of that name. */
+/* What a rule of the list goes by on the wire; 0: there is none of that name. */
 guint64 qos_cluster_rules_id(const QosClusterRules *rules, const char *name);
 /* The list for mounts; its epoch, lease and parts are the caller's to set. Clear it with
  * qos_wire_rules_clear(). */

@@ -47,8 +47,9 @@ typedef struct {
 /* --- requests --- */
 
 /* Sets a tunable. Returns the text of the answer; NULL with *error. */
-static char *take_set(QosGrants *grants, char **words, GError **error)
+static char *take_set(const QosServerControl *control, char **words, GError **error)
 {
+    QosGrants *grants = control->grants;
     QosGrantsState state;
     const char *doubt;
 
@@ -59,6 +60,7 @@ static char *take_set(QosGrants *grants, char **words, GError **error)
     if (!qos_grants_set(grants, words[1], words[2], error))
         return NULL;
     qos_grants_state(grants, &state);
+    qos_cluster_set_sharing(control->cluster, state.settings);
     doubt = qos_server_settings_doubt(state.settings);
     return g_strdup(doubt ? doubt : "");
 }
@@ -87,7 +89,7 @@ static char *serve(const QosServerControl *control, const char *request, GError 
     if (g_strcmp0(words[0], "metrics") == 0)
         return qos_server_report_metrics(grants, control->cluster, &sockets);
     if (g_strcmp0(words[0], "set") == 0)
-        return take_set(grants, words, error);
+        return take_set(control, words, error);
     if (g_strcmp0(words[0], "evict") == 0)
         return take_evict(grants, words, error) ? g_strdup("") : NULL;
     qos_set_error(error, EINVAL, "there is no such request");

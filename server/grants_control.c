@@ -77,6 +77,8 @@ gboolean qos_grants_set(QosGrants *grants, const char *name, const char *text, G
     grants->set = g_steal_pointer(&set);
     grants->next = changed;
     grants->settings.pool = changed.pool;
+    grants->settings.shares = changed.shares;
+    grants->settings.capacity = changed.capacity;
     qos_pool_configure(&grants->pool, &changed.pool);
     qos_grants_set_claimable(grants, changed.pool.hard_limit, FALSE);
     qos_grants_settle(grants);

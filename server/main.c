@@ -149,6 +149,7 @@ static gboolean start(Server *server, GError **error)
     QosServerOptions *options = &server->options;
     const QosGrantsConfig config = {
         .database = options->database, .settings = options->settings, .resend = options->resend};
+    QosGrantsState state;
     QosGrantsOutput output = {.send = qos_listener_send, .drop = qos_listener_drop};
 
     provide_descriptors(options);
@@ -169,6 +170,8 @@ static gboolean start(Server *server, GError **error)
                                       error);
     if (server->cluster == NULL)
         return FALSE;
+    qos_grants_state(server->grants, &state);
+    qos_cluster_set_sharing(server->cluster, state.settings);
     qos_listener_set_cluster(server->listener, server->cluster);
     server->control =
         qos_server_control_new(options, server->grants, server->cluster, server->listener, error);

@@ -263,6 +263,10 @@ static const Setting settings[] = {
     {"resend", set_duration, FIELD(resend), 10 * QOS_MILLISECOND, 60 * QOS_SECOND, "TIME",
      "a message is repeated after this (200ms)"},
     {"group", set_tunable, 0, 0, 0, "N", "inodes in a resource, a power of two (1024)"},
+    {"adapt", set_tunable, 0, 0, 0, "NAME",
+     "fair: jobs divide adapt-capacity, over all mounts (off)"},
+    {"adapt-capacity", set_tunable, 0, 0, 0, "N",
+     "what the store can do, in operations a second (none)"},
     {"connections", set_number, FIELD(connections), 1, 65536, "N", "at most (4096)"},
     {"patience", set_duration, FIELD(patience), 100 * QOS_MILLISECOND, 600 * QOS_SECOND, "TIME",
      "how long a connection may take to identify itself (10s)"},
@@ -431,7 +435,8 @@ static gboolean complete(QosServerOptions *options, GError **error)
         qos_set_error(error, EINVAL, "to listen on tcp:, tls-ca, tls-cert and tls-key are needed");
         return FALSE;
     }
-    return qos_pool_config_check(&options->settings.pool, error);
+    return qos_pool_config_check(&options->settings.pool, error) &&
+           qos_server_settings_check_sharing(&options->settings, error);
 }
 
 gboolean qos_server_options_parse(QosServerOptions *ret_options, int argc, char **argv,

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "core/wire.h"
 #include "db/db_server.h"
+#include "fs/rule.h"
 
 #define LIMIT_MIN 1024 /* four credits; less is a forgotten letter */
 #define CAP_MIN   1024 /* the same, and what one change may need */
@@ -104,6 +105,44 @@ static char *print_group(const QosServerSettings *settings, const Tunable *tunab
     return g_strdup_printf("%u", settings->group);
 }
 
+static gboolean parse_adapt(QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED,
+                            const char *text, GError **error)
+{
+    settings->shares = g_str_equal(text, "fair");
+    if (settings->shares || g_str_equal(text, "off"))
+        return TRUE;
+    qos_set_error(error, EINVAL, "\"%s\" is neither off nor fair", text);
+    return FALSE;
+}
+
+static char *print_adapt(const QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED)
+{
+    return g_strdup(settings->shares ? "fair" : "off");
+}
+
+static gboolean parse_capacity(QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED,
+                               const char *text, GError **error)
+{
+    gint64 capacity = 0;
+
+    if (g_str_equal(text, "auto")) {
+        qos_set_error(error, EINVAL,
+                      "the server does not find out by itself what the store can do: say how many "
+                      "operations a second");
+        return FALSE;
+    }
+    if (!g_str_equal(text, "none") &&
+        !qos_parse_integer("the operations a second", text, 1, QOS_RATE_MAX, &capacity, error))
+        return FALSE;
+    settings->capacity = (guint)capacity;
+    return TRUE;
+}
+
+static char *print_capacity(const QosServerSettings *settings, const Tunable *tunable G_GNUC_UNUSED)
+{
+    return settings->capacity > 0 ? g_strdup_printf("%u", settings->capacity) : g_strdup("none");
+}
+
 #define FIELD(name) G_STRUCT_OFFSET(QosServerSettings, name)
 
 static const Tunable tunables[] = {
@@ -121,6 +160,10 @@ static const Tunable tunables[] = {
      parse_lease, print_lease, 0},
     {"group", "inodes in a resource, a power of two; from the next start on", parse_group,
      print_group, 0},
+    {"adapt", "fair: jobs divide adapt-capacity by weight, over all mounts; off: they do not",
+     parse_adapt, print_adapt, 0},
+    {"adapt-capacity", "what the store can do for all mounts, in operations a second; none",
+     parse_capacity, print_capacity, 0},
 };
 
 static const Tunable *find(const char *name)
@@ -158,6 +201,16 @@ const char *qos_server_settings_doubt(const QosServerSettings *settings)
     return "with a cap below 1K changes wait for 30 s and fail (ENOLCK); 0 is none";
 }
 
+gboolean qos_server_settings_check_sharing(const QosServerSettings *settings, GError **error)
+{
+    if (!settings->shares || settings->capacity > 0)
+        return TRUE;
+    qos_set_error(error, EINVAL,
+                  "adapt=fair divides what the store can do, and needs to be told it: set "
+                  "adapt-capacity to a number of operations a second first");
+    return FALSE;
+}
+
 gint64 qos_server_hard_limit(gint64 limit)
 {
     limit = MIN(limit, QOS_POOL_BYTES_MAX);
@@ -193,7 +246,8 @@ gboolean qos_server_settings_apply(QosServerSettings *settings, GHashTable *set,
     }
     if (g_hash_table_contains(set, "limit") && !g_hash_table_contains(set, "hard-limit"))
         changed.pool.hard_limit = qos_server_hard_limit(changed.pool.limit);
-    if (!qos_pool_config_check(&changed.pool, error))
+    if (!qos_pool_config_check(&changed.pool, error) ||
+        !qos_server_settings_check_sharing(&changed, error))
         return FALSE;
     *settings = changed;
     return TRUE;

@@ -1,8 +1,8 @@
 /*
  * The settings of a running server that an administrator may change by `qosfsctl server set`.
- * Settings of the pool take effect at once; the lease and the size of groups take effect at the
- * next start. A setting is kept in the database, and overrides the option of the same name until it
- * is set to "default".
+ * Settings of the pool and of the sharing take effect at once; the lease and the size of groups
+ * take effect at the next start. A setting is kept in the database, and overrides the option of the
+ * same name until it is set to "default".
  */
 #pragma once
 
@@ -10,8 +10,10 @@
 
 typedef struct {
     QosPoolConfig pool;
-    QosTime lease; /* a second to an hour */
-    guint group;   /* inodes in a resource: a power of two, at most QOS_WIRE_GROUP_MAX */
+    QosTime lease;   /* a second to an hour */
+    guint group;     /* inodes in a resource: a power of two, at most QOS_WIRE_GROUP_MAX */
+    gboolean shares; /* adapt=fair: jobs divide what the store can do, over all mounts; */
+    guint capacity;  /* that, in op/s: 1 to QOS_RATE_MAX; 0: it was not told */
 } QosServerSettings;
 
 /* The names of all, from 0 on; NULL: there is no further one. */
@@ -26,6 +28,9 @@ gboolean qos_server_tunable_set(QosServerSettings *settings, const char *name, c
                                 GError **error);
 /* A doubt about settings that are allowed but will not work well together; NULL: none. */
 const char *qos_server_settings_doubt(const QosServerSettings *settings);
+/* Whether the settings of the sharing go together. FALSE: *error (QOS_ERROR, EINVAL) says what to
+ * do. */
+gboolean qos_server_settings_check_sharing(const QosServerSettings *settings, GError **error);
 /* HL where only L is given. */
 gint64 qos_server_hard_limit(gint64 limit);
 /* `settings` with what was set (name -> text), all or nothing; errors as of one, and ERANGE where

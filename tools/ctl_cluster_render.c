@@ -30,6 +30,12 @@ static gboolean is_null(JsonObject *object, const char *member)
     return !node || !JSON_NODE_HOLDS_VALUE(node);
 }
 
+/* An object's member that is no object. */
+static gboolean is_nothing(JsonObject *object, const char *member)
+{
+    return !JSON_NODE_HOLDS_OBJECT(json_object_get_member(object, member));
+}
+
 static const char *plural(gint64 count)
 {
     return count == 1 ? "" : "s";
@@ -170,6 +176,10 @@ char *qos_ctl_render_cluster_status(JsonObject *status, JsonObject *jobs, const 
                            " ('qosfsctl cluster rule list')\n",
                            qos_ctl_state_count(status, "rules"),
                            qos_ctl_state_count(status, "version"));
+    if (json_object_has_member(status, "sharing") && !is_nothing(status, "sharing"))
+        g_string_append_printf(
+            text, "sharing   jobs divide %" G_GINT64_FORMAT " op/s by weight (adapt=fair)\n",
+            qos_ctl_state_count(json_object_get_object_member(status, "sharing"), "capacity"));
     g_string_append_printf(text, "epoch     %s; a mount's rate holds for %s without an answer\n",
                            epoch, lease);
     if (parts > 0)
@@ -440,11 +450,24 @@ static gboolean is_close(JsonObject *class)
     return qos_ctl_state_number(class, "demand") >= CLOSE * qos_ctl_state_number(class, "limit");
 }
 
+/* "rule big", or of a job that divides what the store can do, what that gives it. */
+static char *rule_words(JsonObject *class)
+{
+    g_autofree char *rule = escaped(class, "rule");
+
+    if (!json_object_has_member(class, "entitlement"))
+        return g_strconcat("rule ", rule, NULL);
+    g_autofree char *entitlement = rate_of(class, "entitlement", is_of_bytes(class));
+    return g_strdup_printf("its share of the store (adapt=fair: weight %" G_GINT64_FORMAT
+                           ", entitled to %s)",
+                           qos_ctl_state_count(class, "weight"), entitlement);
+}
+
 static void append_verdict(GString *text, JsonObject *class)
 {
     gboolean bytes = is_of_bytes(class), held = is_held(class);
     const char *verdict = held ? "Held to" : is_close(class) ? "Close to the" : "Within the";
-    g_autofree char *rule = escaped(class, "rule");
+    g_autofree char *rule = rule_words(class);
     g_autofree char *limit = rate_of(class, "limit", bytes);
     g_autofree char *demand = rate_of(class, "demand", bytes);
     g_autofree char *served = rate_of(class, "served", bytes);
@@ -453,7 +476,7 @@ static void append_verdict(GString *text, JsonObject *class)
 
     g_string_append_printf(
         text,
-        "%s %s %s rule %s over %" G_GINT64_FORMAT " mount%s: this job wants %s and is served %s.\n",
+        "%s %s %s %s over %" G_GINT64_FORMAT " mount%s: this job wants %s and is served %s.\n",
         verdict, limit, held ? "by" : "of", rule, mounts, plural(mounts), demand, served);
     if (silent > 0)
         g_string_append_printf(text,

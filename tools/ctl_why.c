@@ -5,7 +5,15 @@
  */
 #include "base/units.h"
 #include "fs/jobs.h"
+#include "fs/rule.h"
 #include "tools/ctl_render.h"
+
+/* The rule by which jobs divide what the store can do, over all mounts. */
+static gboolean is_sharing(JsonObject *wait)
+{
+    return qos_ctl_is_of_cluster(wait) &&
+           g_str_equal(qos_ctl_state_text(wait, "rule"), QOS_RULE_SHARING_NAME);
+}
 
 /* "Rule hog", "Cluster rule hog", "The mount's slots", "Other rules", as a sentence begins or goes
  * on. */
@@ -22,6 +30,9 @@ static char *cause(JsonObject *wait, gboolean begins)
                                : "what other mounts may have cached");
     if (g_str_equal(name, QOS_WAIT_OTHERS))
         return g_strdup(begins ? "Other rules" : "one of many rules");
+    if (is_sharing(wait))
+        return g_strdup(begins ? "Sharing the store with all mounts"
+                               : "their turn among the jobs of all mounts");
     g_autofree char *escaped = qos_ctl_escape(name);
     if (qos_ctl_is_of_cluster(wait))
         return g_strconcat(begins ? "Cluster rule " : "cluster rule ", escaped, NULL);
@@ -93,6 +104,14 @@ static void append_rule(GString *text, JsonObject *state, JsonObject *wait)
     g_autofree char *limit = rule_limit(rule);
     if (!limit) {
         g_string_append(text, "  It has no limit any more.\n");
+        return;
+    }
+    if (is_sharing(wait)) {
+        g_string_append_printf(text,
+                               "  The jobs of all mounts divide %s by weight ('qosfsctl cluster "
+                               "why' has each one's part).\n",
+                               limit);
+        qos_ctl_append_budget(text, state, rule);
         return;
     }
     const char *raw = qos_ctl_state_text(rule, "conditions");

@@ -130,6 +130,7 @@ def test_a_cap_that_is_too_small(server):
 
 @pytest.mark.parametrize("words, status, error", [
     (("set", "limit", "1P"), 1, "limit: 1P is not within 1K and 1T"),
+    (("set", "adapt", "fair"), 1, "set adapt-capacity to a number of operations a second first"),
     (("set", "limmit", "1G"), 3, "did you mean 'limit'?"),
     (("set", "limit"), 2, "which value?"),
     (("set", "limit", "1 G"), 2, "'1 G' is not one word"),

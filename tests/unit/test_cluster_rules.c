@@ -26,6 +26,7 @@ typedef struct {
 
     guint changes;
     guint64 version; /* of the last change */
+    guint sharing;   /* likewise */
     GString *results;
 } Fixture;
 
@@ -52,7 +53,9 @@ static void changed(gpointer arg)
     Fixture *fixture = arg;
 
     fixture->changes++;
-    g_assert_cmpuint(qos_cluster_rules_version(fixture->rules), >, fixture->version);
+    g_assert_true(qos_cluster_rules_version(fixture->rules) > fixture->version ||
+                  qos_cluster_rules_sharing(fixture->rules) != fixture->sharing);
+    fixture->sharing = qos_cluster_rules_sharing(fixture->rules);
     fixture->version = qos_cluster_rules_version(fixture->rules);
 }
 
@@ -87,6 +90,7 @@ static void start(Fixture *fixture)
     g_clear_pointer(&fixture->entry, qos_server_db_log_entry_free);
     qos_server_db_rules_clear(&fixture->next);
     fixture->done = NULL;
+    fixture->sharing = 0;
     fixture->rules = qos_cluster_rules_new(&fixture->saved, fixture->log, &calls, &error);
     g_assert_no_error(error);
 }
@@ -424,10 +428,54 @@ static void test_damaged(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
     assert_damaged(fixture, "stop z", "it starts no rule");
 }
 
+#define SHARING " 4503599627370496 start adapt jobid={*} per=jobid rate=5000 floor=0% away=open"
+
+/* The setting adapt=fair is the last rule that mounts are told of, at once; the log hears of it. */
+static void test_sharing(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    qos_cluster_rules_set_sharing(fixture->rules, 0, NOW); /* as it was */
+    g_assert_cmpuint(fixture->changes, ==, 0);
+    qos_cluster_rules_set_sharing(fixture->rules, 5000, NOW);
+    g_assert_cmpuint(fixture->changes, ==, 1);
+    assert_list(fixture, "0:" SHARING);
+    answer(fixture, 0);
+    g_assert_cmpuint(fixture->changes, ==, 2);
+    assert_list(fixture, "1:" SHARING);
+    assert_last_entry(fixture, "qosfs-server", "adapt=fair adapt-capacity=5000", 0, "version 1");
+    command(fixture, "start a jobid={x} rate=10");
+    answer(fixture, 0);
+    assert_list(fixture, "2: 2 start a jobid={x} rate=10;" SHARING);
+    g_assert_cmpuint(qos_cluster_rules_id(fixture->rules, "adapt"), ==, 0);
+    start(fixture); /* it is a setting's, and not saved */
+    assert_list(fixture, "2: 2 start a jobid={x} rate=10");
+    qos_cluster_rules_set_sharing(fixture->rules, 5000, NOW);
+    g_assert_null(fixture->done); /* the log has it */
+    assert_list(fixture, "2: 2 start a jobid={x} rate=10;" SHARING);
+    qos_cluster_rules_set_sharing(fixture->rules, 6000, NOW);
+    answer(fixture, EIO); /* the log goes without it */
+    g_assert_cmpuint(qos_cluster_rules_sharing(fixture->rules), ==, 6000);
+    qos_cluster_rules_set_sharing(fixture->rules, 0, NOW);
+    answer(fixture, 0);
+    assert_list(fixture, "3: 2 start a jobid={x} rate=10");
+    assert_last_entry(fixture, "qosfs-server", "adapt=off", 0, "version 3");
+}
+
+/* Its name is no other rule's. */
+static void test_name_of_sharing(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    command(fixture, "start adapt jobid={x} rate=10");
+    answer(fixture, 0);
+    assert_results(fixture, "17 \"adapt\" is the rule of the setting adapt=fair ('qosfsctl server "
+                            "set adapt'): choose another name");
+    assert_list(fixture, "0:");
+}
+
 int main(int argc, char **argv)
 {
 #define ADD(name, test) g_test_add("/cluster-rules/" name, Fixture, NULL, set_up, test, tear_down)
     g_test_init(&argc, &argv, NULL);
+    ADD("sharing", test_sharing);
+    ADD("name-of-sharing", test_name_of_sharing);
     ADD("save-comes-first", test_save_comes_first);
     ADD("ids", test_ids);
     ADD("full-disk", test_full_disk);

@@ -73,6 +73,33 @@ static void test_rule_list(void)
     g_assert_cmpstr(commands, ==, "qosfsctl rule start big '*' rate=5\n");
 }
 
+/* The rule by which jobs divide what the store can do is told of as that. */
+static void test_why_sharing(void)
+{
+    static const char json[] =
+        "{\"now\":100,\"started\":90,\"policies\":[],\"slots\":{},\"tunables\":{},\"rules\":[],"
+        "\"cluster\":{\"version\":1,\"count\":1,\"lease\":1," UP ",\"aways\":{},\"rules\":["
+        "{\"name\":\"adapt\",\"conditions\":\"jobid={*}\",\"rate\":5000,\"bps\":0,\"per\":"
+        "\"jobid\","
+        "\"scope\":\"cluster\",\"away\":\"open\"}],\"classes\":[{\"rule\":\"adapt\",\"class\":"
+        "\"j\","
+        "\"unit\":\"operations\",\"limit\":5000,\"demand\":900,\"rate\":250,\"floor\":0,"
+        "\"is_away\":false}]},\"jobs\":[{\"id\":\"j\",\"waits\":1,\"waiting\":1,\"wait\":[{"
+        "\"rule\":"
+        "\"adapt\",\"scope\":\"cluster\",\"count\":1,\"waited\":1}]}]}";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(JsonObject) state = qos_ctl_state_parse(json, strlen(json), &error);
+
+    g_assert_no_error(error);
+    g_autofree char *text = qos_ctl_render_why(state, qos_ctl_state_job(state, "j"));
+    g_assert_nonnull(strstr(text, "\nSharing the store with all mounts made 1 request wait, "));
+    g_assert_nonnull(
+        strstr(text, "\n  The jobs of all mounts divide 5000 op/s by weight ('qosfsctl "
+                     "cluster why' has each one's part).\n"
+                     "  Of 5000 op/s this mount may use 250 op/s now; it asked for 900 op/s, "
+                     "and has 0 op/s in any case.\n"));
+}
+
 /* The mount's rule and the cluster's may have one name: why says for which of them a job waits. */
 static void test_why(void)
 {
@@ -152,6 +179,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl/budget/status", test_status);
     g_test_add_func("/ctl/budget/rule-list", test_rule_list);
     g_test_add_func("/ctl/budget/why", test_why);
+    g_test_add_func("/ctl/budget/why-sharing", test_why_sharing);
     g_test_add_func("/ctl/budget/wrong-shape", test_wrong_shape);
     g_test_add_func("/ctl/budget/sparse", test_sparse);
     return g_test_run();

@@ -283,6 +283,34 @@ static void test_why_close(void)
         "is served 850 op/s.\n");
 }
 
+/* Of a job that divides what the store can do. */
+static void test_why_sharing(void)
+{
+    g_autoptr(JsonObject) why =
+        parse("{\"job\":\"7\",\"nodes\":3,\"weight\":1,\"classes\":[{\"rule\":\"adapt\",\"class\":"
+              "\"7\",\"unit\":\"operations\",\"limit\":400,\"demand\":900,\"served\":400,"
+              "\"level\":200,\"mounts\":2,\"entitlement\":300,\"weight\":3}]}",
+              "classes");
+    g_autofree char *text = qos_ctl_render_cluster_why(why, &plain);
+
+    g_assert_cmpstr(
+        text, ==,
+        "Held to 400 op/s by its share of the store (adapt=fair: weight 3, entitled to "
+        "300 op/s) over 2 mounts: this job wants 900 op/s and is served 400 op/s.\n"
+        "It counts as 3 nodes of weight 1 ('qosfsctl cluster job set' changes that).\n");
+}
+
+static void test_status_sharing(void)
+{
+    g_autoptr(JsonObject) status =
+        parse("{\"version\":1,\"rules\":0,\"epoch_ms\":100,\"lease_ms\":1000,"
+              "\"sharing\":{\"capacity\":5000},\"mounts\":[]}",
+              "mounts");
+    g_autofree char *text = qos_ctl_render_cluster_status(status, NULL, &plain);
+
+    g_assert_nonnull(strstr(text, "\nsharing   jobs divide 5000 op/s by weight (adapt=fair)\n"));
+}
+
 static void test_why_nothing(void)
 {
     g_autoptr(JsonObject) why = parse("{\"job\":\"x\\n\",\"classes\":[]}", "classes");
@@ -324,6 +352,8 @@ int main(int argc, char **argv)
     g_test_add_func("/ctl-cluster/jobs-on-a-terminal", test_jobs_on_a_terminal);
     g_test_add_func("/ctl-cluster/why", test_why);
     g_test_add_func("/ctl-cluster/why-close", test_why_close);
+    g_test_add_func("/ctl-cluster/why-sharing", test_why_sharing);
+    g_test_add_func("/ctl-cluster/status-sharing", test_status_sharing);
     g_test_add_func("/ctl-cluster/why-nothing", test_why_nothing);
     g_test_add_func("/ctl-cluster/job-list", test_job_list);
     return g_test_run();
