@@ -33,8 +33,8 @@
 #define READ_SIZE    65536
 #define EVENTS       256
 #define ID_STEP      0x9e3779b97f4a7c15 /* ids of mounts are random in all their bits */
-#define CLASS        "bench" /* of the rule: its job */
-#define MUCH         100     /* units a second that a session wants, by turns */
+#define CLASS        "bench"            /* of the rule: its job */
+#define MUCH         100                /* units a second that a session wants, by turns */
 #define LITTLE       10
 #define ON           (2 * QOS_SECOND)
 #define CYCLE        (5 * QOS_SECOND)
