@@ -380,9 +380,11 @@ static gboolean stop(GPtrArray *members, const QosRuleCommand *command, GError *
     if (place < 0)
         return FALSE;
     if (strcmp(command->name, QOS_RULE_DEFAULT_NAME) == 0) {
-        qos_set_error(error, EPERM,
-                      "default cannot be stopped; \"change default rate=none bps=none\" lifts its "
-                      "bounds");
+        const QosRule *rule = members->pdata[place];
+        qos_set_error(error, EPERM, "default cannot be stopped; %s",
+                      rule->scope == QOS_SCOPE_CLUSTER
+                          ? "the cluster's bounds nothing"
+                          : "\"change default rate=none bps=none\" lifts its bounds");
         return FALSE;
     }
     g_ptr_array_remove_index(members, (guint)place);

@@ -143,9 +143,16 @@ gboolean qos_ctl_cluster_rule_send(QosCtl *ctl, GError **error)
     return qos_ctl_parse(ctl, NULL, NULL, error) && send_words(ctl, error);
 }
 
+/* The words are joined by blanks, so an id that is empty, as a variable in a prolog may be, or that
+ * has a blank would be taken for other words. */
 gboolean qos_ctl_cluster_job_send(QosCtl *ctl, GError **error)
 {
-    return qos_ctl_parse(ctl, NULL, NULL, error) && send_words(ctl, error);
+    if (!qos_ctl_parse(ctl, NULL, NULL, error))
+        return FALSE;
+    const char *job = qos_ctl_argument(ctl, 0);
+    if (job != NULL && (job[0] == '\0' || strpbrk(job, " \t\n") != NULL))
+        return qos_ctl_usage_error(error, "\"%s\" is no job id: it is empty, or has a blank", job);
+    return send_words(ctl, error);
 }
 
 /* By its name, also as `status` prints it, or its id. */

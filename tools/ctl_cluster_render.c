@@ -527,8 +527,9 @@ char *qos_ctl_render_cluster_why(JsonObject *why, const QosCtlStyle *style)
     if (classes->len == 0)
         g_string_append_printf(
             text,
-            "No rule of the cluster bounds job %s now: it is idle, or no rule is "
-            "for it ('qosfsctl cluster rule list').\n",
+            "No rule of the cluster has a class for job %s now: it is idle, no rule is for it "
+            "('qosfsctl cluster rule list'), or its rule is for users, groups or all jobs together "
+            "('qosfsctl why JOB' on a mount says which holds it).\n",
             job);
     if (nodes > 0)
         g_string_append_printf(text,

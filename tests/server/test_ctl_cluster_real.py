@@ -48,6 +48,9 @@ def test_rules(cluster):
     (("rule", "change", "default", "rate=5"), FAILED, "the cluster's default bounds nothing"),
     (("rule", "change", "nope", "rate=5"), NOT_FOUND, "there is no rule"),
     (("job", "set", "4711", "nodes=0"), FAILED, "nodes: 0 is not between 1 and"),
+    (("job", "set", "", "nodes=3"), USAGE, "is no job id"),
+    (("job", "set", "a b", "nodes=3"), USAGE, "is no job id"),
+    (("rule", "stop", "default"), FAILED, "the cluster's bounds nothing"),
     (("job", "clear", "4711"), NOT_FOUND, "4711"),
     (("forget", "node1:/qos"), NOT_FOUND, "no mount node1:/qos is known"),
 ])
@@ -61,7 +64,7 @@ def test_jobs(cluster):
     ctl(cluster, "job", "set", "4711", "nodes=100", "expire=7d")
     assert ctl(cluster, "job", "list").splitlines()[1].split()[:3] == ["4711", "100", "1"]
     why = ctl(cluster, "why", "4711")
-    assert why.startswith("No rule of the cluster bounds job 4711 now") and "It counts as 100 nodes of weight 1 " in why
+    assert why.startswith("No rule of the cluster has a class for job 4711 now") and "It counts as 100 nodes of weight 1 " in why
     ctl(cluster, "job", "clear", "4711")
     assert ctl(cluster, "job", "list").splitlines()[1:] == []
 

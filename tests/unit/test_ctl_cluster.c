@@ -318,8 +318,9 @@ static void test_why_nothing(void)
 
     g_assert_cmpstr(
         text, ==,
-        "No rule of the cluster bounds job x\\x0a now: it is idle, or no rule is for it "
-        "('qosfsctl cluster rule list').\n");
+        "No rule of the cluster has a class for job x\\x0a now: it is idle, no rule is for it "
+        "('qosfsctl cluster rule list'), or its rule is for users, groups or all jobs together "
+        "('qosfsctl why JOB' on a mount says which holds it).\n");
 }
 
 static void test_job_list(void)
