@@ -416,7 +416,8 @@ static void check_window(QosCluster *cluster, guint living)
     const double seconds = (double)(cluster->now - world->window) / QOS_SECOND;
     const double served = (served_by_all(cluster) - world->before_window) / seconds / (double)R;
     const gboolean is_server_dead = node_at(cluster->nodes->pdata[0], 1)->is_dead;
-    const double floors = is_server_dead ? BEHIND * (double)FLOOR_EACH / (double)R : 0;
+    const guint64 lent = BEHIND * FLOOR_EACH;
+    const double floors = is_server_dead ? (double)lent / (double)R : 0;
 
     if (world->share != QOS_BUDGET_FAIR || living == 0 || !qos_faults_keep_time(&cluster->faults))
         return;
