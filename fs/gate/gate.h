@@ -40,6 +40,8 @@ struct QosEntry {
     void (*run)(QosEntry *entry);
     /* Answers and frees a request that was taken back with `error` (an errno). Any thread. */
     void (*cancelled)(QosEntry *entry, int error);
+    guint64 number; /* the kernel's, where request.thread is set: it sent greater ones later; 0: not
+                       known */
     /* The gate's own, under its lock. */
     int parking;
     guint sent;                   /* of its thread's READs that were parked: its number */

@@ -10,6 +10,10 @@
  * job waits for two READs of each thread, and not for all its read-ahead. Two READs stay because a
  * thread that reads a file from beginning to end waits for the last but one, and because the kernel
  * asks anew page by page.
+ *
+ * Two threads of the daemon may read two READs, and come here the other way round. A READ that a
+ * program waits for must never be given up, as the program would get the error. So what is given up
+ * is older than two others by the kernel's numbers too.
  */
 #include "fs/gate/state.h"
 
@@ -21,6 +25,7 @@ typedef struct {
     guint sent;   /* READs that came to be parked */
     guint parked;
     QosEntry *newest[KEPT]; /* the newest first; NULL: it is not parked any more */
+    guint64 numbers[KEPT];  /* the greatest of all that came; the greatest first */
 } Thread;
 
 GHashTable *qos_gate_threads_new(void)
@@ -31,6 +36,23 @@ GHashTable *qos_gate_threads_new(void)
 static Thread *find_locked(QosGate *gate, const QosEntry *entry)
 {
     return g_hash_table_lookup(gate->threads, &entry->request.thread);
+}
+
+static void note_number(Thread *thread, guint64 number)
+{
+    for (guint i = 0; i < KEPT; i++) {
+        const guint64 other = thread->numbers[i];
+        if (number > other) {
+            thread->numbers[i] = number;
+            number = other;
+        }
+    }
+}
+
+static gboolean is_read_ahead(const Thread *thread, const QosEntry *entry)
+{
+    return thread->sent - entry->sent >= KEPT &&
+           (entry->number == 0 || entry->number < thread->numbers[KEPT - 1]);
 }
 
 QosEntry *qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry)
@@ -48,7 +70,8 @@ QosEntry *qos_gate_join_thread_locked(QosGate *gate, QosEntry *entry)
     thread->newest[0] = entry;
     thread->parked++;
     entry->sent = ++thread->sent;
-    return older;
+    note_number(thread, entry->number);
+    return older != NULL && is_read_ahead(thread, older) ? older : NULL;
 }
 
 void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry)
@@ -67,5 +90,5 @@ void qos_gate_leave_thread_locked(QosGate *gate, QosEntry *entry)
 
 gboolean qos_gate_is_read_ahead_locked(QosGate *gate, const QosEntry *entry)
 {
-    return entry->request.thread != 0 && find_locked(gate, entry)->sent - entry->sent >= KEPT;
+    return entry->request.thread != 0 && is_read_ahead(find_locked(gate, entry), entry);
 }

@@ -121,6 +121,7 @@ void qosfs_op_read(fuse_req_t request, fuse_ino_t ino, size_t size, off_t offset
     if (info->lock_owner == NO_OWNER) {
         read_op->op.entry.request.fills_cache = TRUE;
         read_op->op.entry.request.thread = (guint)fuse_req_ctx(request)->pid;
+        read_op->op.entry.number = read_op->op.number;
         read_op->op.clear = clear_data;
         qos_inode_ref_count_kept(&read_op->op.open_file->file, FALSE, 1);
         qos_op_lock_file(&read_op->op, ino, read_op->op.open_file);

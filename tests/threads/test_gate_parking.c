@@ -257,15 +257,22 @@ static void test_a_line_changes_while_it_is_released(void)
 }
 
 /* A READ into the page cache by `thread`, of a file that other jobs want or do not want. */
-static TestEntry *park_read(Shared *shared, guint thread, gboolean is_wanted)
+static TestEntry *park_numbered_read(Shared *shared, guint thread, guint64 number,
+                                     gboolean is_wanted)
 {
     TestEntry *entry = new_entry(shared, "slow");
+    entry->entry.number = number;
     entry->entry.request.lock = 7;
     entry->entry.request.holds_lock = is_wanted;
     entry->entry.request.thread = thread;
     g_assert_false(qos_gate_enter(shared->gate, &entry->entry));
     g_assert_false(qos_gate_park(shared->gate, &entry->entry));
     return entry;
+}
+
+static TestEntry *park_read(Shared *shared, guint thread, gboolean is_wanted)
+{
+    return park_numbered_read(shared, thread, 0, is_wanted);
 }
 
 /* A gate in which nothing runs, and in which the class owes what it may. */
@@ -342,6 +349,32 @@ static void test_read_ahead_of_a_shared_file(void)
     end_waiting(&shared, 2);
 }
 
+/* The READ that the kernel sent last, which its program may wait for, comes before two older ones.
+ */
+static void test_read_ahead_out_of_order(void)
+{
+    static const guint64 numbers[] = {2, 4, 10, 6, 8};
+    Shared shared;
+
+    begin_in_debt(&shared);
+    for (guint i = 0; i < G_N_ELEMENTS(numbers); i++)
+        park_numbered_read(&shared, 11, numbers[i], FALSE);
+    qos_gate_boost(shared.gate, 7, NULL);
+    g_assert_cmpint(shared.given_up, ==, 2);
+    end_waiting(&shared, 3);
+
+    begin_in_debt(&shared);
+    park_numbered_read(&shared, 11, 2, TRUE);
+    park_numbered_read(&shared, 11, 10, TRUE);
+    park_numbered_read(&shared, 11, 4, TRUE);
+    g_assert_cmpint(shared.given_up, ==, 1);
+    park_numbered_read(&shared, 11, 6, TRUE); /* the last one is the third to go by its place */
+    g_assert_cmpint(shared.given_up, ==, 1);
+    park_numbered_read(&shared, 11, 8, TRUE);
+    g_assert_cmpint(shared.given_up, ==, 2);
+    end_waiting(&shared, 3);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -357,5 +390,6 @@ int main(int argc, char **argv)
     g_test_add_func("/gate-parking/read-ahead-is-given-up", test_read_ahead_is_given_up);
     g_test_add_func("/gate-parking/read-ahead-of-its-own-stays", test_read_ahead_of_its_own_stays);
     g_test_add_func("/gate-parking/read-ahead-of-a-shared-file", test_read_ahead_of_a_shared_file);
+    g_test_add_func("/gate-parking/read-ahead-out-of-order", test_read_ahead_out_of_order);
     return g_test_run();
 }
