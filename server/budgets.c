@@ -29,6 +29,7 @@ typedef struct {
     QosBudgetAway away;
     guint floor;
     gboolean is_divided;
+    guint weight;
 } Rule;
 
 typedef struct {
@@ -311,7 +312,8 @@ static Class *make_class(QosServerBudgets *budgets, const Class *key, Client *cl
     class->used = class->tidied = now;
     class->link.data = class;
     if (is_shared(budgets, rule)) {
-        qos_server_sharing_add(budgets->sharing, &class->share, class, class->name, now);
+        qos_server_sharing_add(budgets->sharing, &class->share, class, class->name, rule->weight,
+                               now);
         class->budget = class->share.budget;
     } else {
         class->budget = make_budget(budgets, rule, key->unit, &config, now);
@@ -335,6 +337,7 @@ static gboolean is_unwanted(gpointer data, gpointer value G_GNUC_UNUSED, gpointe
         if (qos_budget_config_check(&config, NULL)) {
             if (budgets->parent != NULL)
                 qos_budget_lend(class->budget, floor_of(budgets, class->rule, class->unit));
+            class->share.factor = class->rule->weight;
             if (class->share.number == 0)
                 qos_budget_configure(class->budget, &config);
             return FALSE;
@@ -391,7 +394,8 @@ void qos_server_budgets_set_rules(QosServerBudgets *budgets, const QosServerBudg
                        .share = rules[i].share,
                        .away = rules[i].away,
                        .floor = rules[i].floor,
-                       .is_divided = rules[i].is_divided};
+                       .is_divided = rules[i].is_divided,
+                       .weight = MAX(rules[i].weight, 1)};
         memcpy(rule->limit, rules[i].limit, sizeof(rule->limit));
         g_hash_table_replace(budgets->rules, &rule->id, rule);
         if (rule->is_divided)

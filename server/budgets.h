@@ -12,8 +12,8 @@
  * and freed when no mount can have a rate of it any more. Mounts say nothing before a class is
  * used, so floors are reserved as a whole (core/budget.c).
  *
- * One rule may be of another kind: its rate is what the store can do, and its classes are jobs that
- * divide it. These have one epoch together (server/sharing.h).
+ * Some rules may be of another kind: their rate is what the store can do, and their classes are
+ * jobs that divide it. These have one epoch together (server/sharing.h).
  *
  * Bounds: what a hostile client reports cannot fill the memory. Beyond QOS_SERVER_BUDGETS_MAX
  * classes, or QOS_SERVER_BUDGETS_CLIENT_MAX that one client's reports have made and that are there
@@ -42,8 +42,10 @@ typedef struct {
     QosBudgetShare share;
     QosBudgetAway away;
     guint floor;         /* percent */
-    gboolean is_divided; /* its classes are jobs, which divide the limit (server/sharing.h): of one
-                            rule at most, with a limit of operations alone, and FAIR */
+    gboolean is_divided; /* its classes are jobs, which divide the limit (server/sharing.h) with
+                            those of all such rules. These have the same limit, of operations alone,
+                            and FAIR */
+    guint weight;        /* if so: of its jobs, beside what each weighs; at least 1 */
 } QosServerBudgetRule;
 
 /* Mounts may have rates of a former life of the server until `grace`; 0: none can have. */

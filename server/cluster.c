@@ -128,13 +128,15 @@ static QosServerBudgetRule budget_of(const QosCluster *cluster, const QosRule *r
     return budget;
 }
 
-/* The rule of adapt=fair, as server/cluster_rules.c tells it to mounts. */
-static QosServerBudgetRule sharing_of(const QosCluster *cluster)
+/* A rule of adapt=fair, as server/cluster_rules.c tells it to mounts. */
+static QosServerBudgetRule sharing_of(const QosCluster *cluster, guint64 id, const char *name,
+                                      gint64 weight)
 {
     const guint64 capacity = qos_cluster_rules_sharing(cluster->rules);
 
-    return (QosServerBudgetRule){.id = QOS_CLUSTER_SHARING_ID,
-                                 .name = QOS_RULE_SHARING_NAME,
+    return (QosServerBudgetRule){.id = id,
+                                 .name = name,
+                                 .weight = (guint)weight,
                                  .limit = {[QOS_UNIT_OPERATIONS] = capacity * QOS_BUDGET_UNIT},
                                  .share = QOS_BUDGET_FAIR,
                                  .away = QOS_BUDGET_AWAY_OPEN,
@@ -160,11 +162,14 @@ static void set_budgets(QosCluster *cluster)
         if (rule->condition == NULL)
             continue;
         budget = budget_of(cluster, rule);
+        if (qos_cluster_rules_is_of_sharing(cluster->rules, rule))
+            budget = sharing_of(cluster, budget.id, rule->name, rule->weight);
         g_array_append_val(budgets, budget);
         cluster->has_hard = cluster->has_hard || rule->share == QOS_RULE_HARD;
     }
     if (qos_cluster_rules_sharing(cluster->rules) > 0) {
-        const QosServerBudgetRule sharing = sharing_of(cluster);
+        const QosServerBudgetRule sharing =
+            sharing_of(cluster, QOS_CLUSTER_SHARING_ID, QOS_RULE_SHARING_NAME, 1);
         g_array_append_val(budgets, sharing);
     }
     qos_server_budgets_set_rules(cluster->budgets, (const QosServerBudgetRule *)budgets->data,

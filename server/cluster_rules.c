@@ -461,6 +461,24 @@ static void add_item(QosWireRules *list, const QosWireRule *item)
     g_array_append_vals(list->rules, item, 1);
 }
 
+gboolean qos_cluster_rules_is_of_sharing(const QosClusterRules *rules, const QosRule *rule)
+{
+    return rules->sharing > 0 && rule->weight > 0 && rule->rate == 0 && rule->bps == 0;
+}
+
+/* As that of add_sharing(), for the jobs that the rule matches. */
+static char *sharing_command(const QosRule *rule, guint capacity)
+{
+    QosRule told = *rule;
+
+    told.rate = capacity;
+    told.per = QOS_PER_JOBID;
+    told.share = QOS_RULE_FAIR;
+    told.floor = 0;
+    told.away = QOS_RULE_AWAY_OPEN;
+    return qos_rule_command(&told);
+}
+
 /* The last one: what no rule of an administrator matches. A job has no part of it before it asks,
  * because jobs may be many; so it has no floor, and without a server nothing is held back. */
 static void add_sharing(QosWireRules *list, guint capacity)
@@ -488,7 +506,9 @@ QosWireRules qos_cluster_rules_describe(const QosClusterRules *rules, QosTime wa
             continue;
         if (rule->expires != QOS_NEVER)
             item.left = MAX(rule->expires - wall, QOS_MILLISECOND);
-        item.command = qos_rule_command(rule);
+        item.command = qos_cluster_rules_is_of_sharing(rules, rule)
+                           ? sharing_command(rule, rules->sharing)
+                           : qos_rule_command(rule);
         add_item(&list, &item);
     }
     if (rules->sharing > 0)

@@ -82,6 +82,9 @@ void qos_cluster_rules_forget(QosClusterRules *rules, gconstpointer arg);
  */
 void qos_cluster_rules_set_sharing(QosClusterRules *rules, guint capacity, QosTime wall);
 guint qos_cluster_rules_sharing(const QosClusterRules *rules);
+/* Whether the rule, of the list, bounds nothing, and says how its jobs weigh in that sharing.
+ * Mounts are told it with the rate of all. */
+gboolean qos_cluster_rules_is_of_sharing(const QosClusterRules *rules, const QosRule *rule);
 
 /* Takes expired rules off. To be called at the start, after each change, and at the time that it
  * returns (QOS_NEVER: not by itself). */

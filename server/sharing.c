@@ -63,16 +63,18 @@ void qos_server_sharing_set_weigher(QosServerSharing *sharing, QosServerWeigher 
 static guint64 weigh(const QosServerSharing *sharing, const QosServerShare *share)
 {
     const guint mounts = share->budget != NULL ? qos_budget_members(share->budget) : 0;
+    guint64 weight = MAX(mounts, 1);
 
-    if (sharing->weigher == NULL)
-        return MAX(mounts, 1);
-    return sharing->weigher(share->job, mounts, sharing->weigher_arg);
+    if (sharing->weigher != NULL)
+        weight = sharing->weigher(share->job, mounts, sharing->weigher_arg);
+    return MIN(weight, QOS_BUDGET_WEIGHT_MAX / share->factor) * share->factor;
 }
 
 void qos_server_sharing_add(QosServerSharing *sharing, QosServerShare *share, gpointer owner,
-                            const char *job, QosTime now)
+                            const char *job, guint64 factor, QosTime now)
 {
-    *share = (QosServerShare){.number = ++sharing->numbers, .owner = owner, .job = job};
+    *share = (QosServerShare){
+        .number = ++sharing->numbers, .owner = owner, .job = job, .factor = factor};
     share->budget =
         qos_budget_shares_job(sharing->shares, share->number, weigh(sharing, share), now);
     g_hash_table_insert(sharing->by_id, &share->number, share);

@@ -22,6 +22,7 @@ typedef struct {
     guint64 number; /* in the group; 0: it is in none */
     gpointer owner; /* what it is embedded in */
     const char *job;
+    guint64 factor;    /* of what the weigher says: at least 1 */
     QosBudget *budget; /* the group's */
     gboolean is_awaited;
 } QosServerShare;
@@ -40,9 +41,10 @@ void qos_server_sharing_configure(QosServerSharing *sharing, const QosBudgetConf
 void qos_server_sharing_set_weigher(QosServerSharing *sharing, QosServerWeigher weigher,
                                     gpointer arg);
 
-/* Makes `share` a job of the group. `job` is borrowed for as long as it is one. */
+/* Makes `share` a job of the group. `job` is borrowed for as long as it is one. `factor` may be
+ * changed there at any time. */
 void qos_server_sharing_add(QosServerSharing *sharing, QosServerShare *share, gpointer owner,
-                            const char *job, QosTime now);
+                            const char *job, guint64 factor, QosTime now);
 void qos_server_sharing_remove(QosServerSharing *sharing, QosServerShare *share);
 /* Its budget has another report (`is_open`: one that waits for an answer), or a member less. */
 void qos_server_sharing_note(QosServerSharing *sharing, QosServerShare *share, gboolean is_open);

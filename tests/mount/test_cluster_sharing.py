@@ -99,6 +99,10 @@ def test_jobs_divide_the_store(cluster):
         why = ask(second, "why b")
         assert (why["nodes"], why["weight"], why["classes"][0]["weight"]) == (1, 1, 1)
         assert second.job("b")["wait"][0]["rule"] == "adapt"
+        # A rule that bounds nothing says how its jobs weigh.
+        tell(first, "rule start heavy jobid={b} weight=3")
+        wait_until(lambda: have(both, 1 / 4), what="shares by the rule's weight")
+        tell(first, "rule stop heavy")
         # A rule of an administrator goes before it, and takes the job out of the sharing.
         tell(first, "rule start own jobid={b} rate=50 per=jobid")
         wait_until(lambda: "b" not in classes(both), what="the end of b's part")

@@ -461,6 +461,28 @@ static void test_sharing(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 }
 
 /* Its name is no other rule's. */
+/* A rule that bounds nothing and has a weight is of the sharing, as long as there is one. */
+static void test_weight_in_sharing(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
+{
+    QosWireRules list;
+
+    command(fixture, "start a jobid={x} weight=3");
+    answer(fixture, 0);
+    command(fixture, "start b jobid={y} rate=none"); /* leaves y alone */
+    answer(fixture, 0);
+    assert_list(fixture,
+                "2: 2 start b jobid={y} rate=none; 1 start a jobid={x} rate=none weight=3");
+    qos_cluster_rules_set_sharing(fixture->rules, 5000, NOW);
+    answer(fixture, 0);
+    list = qos_cluster_rules_describe(fixture->rules, NOW);
+    g_assert_cmpuint(list.total, ==, 3);
+    g_assert_cmpstr(g_array_index(list.rules, QosWireRule, 0).command, ==,
+                    "start b jobid={y} rate=none scope=cluster");
+    g_assert_cmpstr(g_array_index(list.rules, QosWireRule, 1).command, ==,
+                    "start a jobid={x} rate=5000 weight=3 scope=cluster floor=0% away=open");
+    qos_wire_rules_clear(&list);
+}
+
 static void test_name_of_sharing(Fixture *fixture, gconstpointer data G_GNUC_UNUSED)
 {
     command(fixture, "start adapt jobid={x} rate=10");
@@ -475,6 +497,7 @@ int main(int argc, char **argv)
 #define ADD(name, test) g_test_add("/cluster-rules/" name, Fixture, NULL, set_up, test, tear_down)
     g_test_init(&argc, &argv, NULL);
     ADD("sharing", test_sharing);
+    ADD("weight-in-sharing", test_weight_in_sharing);
     ADD("name-of-sharing", test_name_of_sharing);
     ADD("save-comes-first", test_save_comes_first);
     ADD("ids", test_ids);

@@ -13,12 +13,14 @@
 #define LEASE  QOS_SECOND
 #define RULE   (G_GUINT64_CONSTANT(1) << 52)
 #define OTHER  3
+#define HEAVY  4 /* a rule whose jobs weigh three times as much */
 #define MOUNTS 4
 #define C      (1000 * G_GUINT64_CONSTANT(1000)) /* 1,000 op/s */
 
 typedef struct {
     QosBudgetMount budget;
     const char *job;
+    guint64 rule; /* of the sharing, that matches the job */
     guint64 demand, served;
     guint grants; /* that it took */
 } Mount;
@@ -40,9 +42,16 @@ static void set_rules(World *world, guint64 capacity)
          .share = QOS_BUDGET_FAIR,
          .away = QOS_BUDGET_AWAY_OPEN,
          .is_divided = TRUE},
+        {.id = HEAVY,
+         .name = "heavy",
+         .limit = {capacity, 0},
+         .share = QOS_BUDGET_FAIR,
+         .away = QOS_BUDGET_AWAY_OPEN,
+         .is_divided = TRUE,
+         .weight = 3},
     };
 
-    qos_server_budgets_set_rules(world->server, rules, capacity > 0 ? 2 : 1, EPOCH, LEASE, MOUNTS,
+    qos_server_budgets_set_rules(world->server, rules, capacity > 0 ? 3 : 1, EPOCH, LEASE, MOUNTS,
                                  world->now);
 }
 
@@ -78,6 +87,7 @@ static void world_init(World *world)
     set_rules(world, C);
     for (guint i = 0; i < MOUNTS; i++) {
         world->mounts[i].job = jobs[i];
+        world->mounts[i].rule = RULE;
         qos_budget_mount_init(&world->mounts[i].budget, &config, 1, 0, 1);
     }
 }
@@ -106,7 +116,7 @@ static void take_grants(QosOwnerId client, const GByteArray *frames, gpointer ar
 
             g_assert_true(qos_wire_get_budget(&payload, &length, &item));
             g_assert_true(qos_budget_grant_decode(item.bytes, item.length, &grant));
-            if (item.rule == RULE && g_str_equal(item.class, mount->job))
+            if (item.rule == mount->rule && g_str_equal(item.class, mount->job))
                 mount->grants += qos_budget_mount_grant(&mount->budget, &grant, world->now);
         }
     }
@@ -139,7 +149,7 @@ static void report_as(World *world, guint number, guint64 rule)
 
 static void report(World *world, guint number)
 {
-    report_as(world, number, RULE);
+    report_as(world, number, world->mounts[number].rule);
     tick(world);
 }
 
@@ -222,6 +232,25 @@ static void test_by_mounts(void)
     assert_near(rate(&world, 3), 0.25 * C);
     g_assert_cmpuint(look_for(&world, "a").item.weight, ==, 3);
     g_assert_cmpuint(look_for(&world, "b").item.entitlement, ==, C / 4);
+    world_clear(&world);
+}
+
+/* times what the rule says that matches the job, */
+static void test_by_rule(void)
+{
+    World world;
+
+    world_init(&world);
+    world.mounts[3].rule = HEAVY;
+    all_want(&world, 2 * C);
+    run(&world, 30);
+    assert_near(rate_of_a(&world), 0.5 * C);
+    assert_near(rate(&world, 3), 0.5 * C);
+    tell_of(&world, "a", 1);
+    tell_of(&world, "b", 1);
+    run(&world, 30);
+    assert_near(rate_of_a(&world), 0.25 * C);
+    assert_near(rate(&world, 3), 0.75 * C);
     world_clear(&world);
 }
 
@@ -367,6 +396,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/server-sharing/by-mounts", test_by_mounts);
+    g_test_add_func("/server-sharing/by-rule", test_by_rule);
     g_test_add_func("/server-sharing/by-weight", test_by_weight);
     g_test_add_func("/server-sharing/lends", test_lends);
     g_test_add_func("/server-sharing/one-epoch", test_one_epoch);
