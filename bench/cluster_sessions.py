@@ -14,6 +14,7 @@ from shared import wait_for
 
 MANY, FEWER = 2000, 1000  # sessions
 CPU, CHANGE = 0.2, 1000  # the aims: of a CPU, ms
+OPENING = 300  # s at most until all sessions are there: each mount is written to the database
 RULE = ["total", "jobid={bench}", "rate=50000"]
 
 
@@ -26,7 +27,7 @@ class Sessions:
         self.is_ready, self.rules, self.traffic = False, {}, []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.wait_for(lambda: self.is_ready, f"{count} sessions")
+        self.wait_for(lambda: self.is_ready, f"{count} sessions", OPENING)
 
     def _read(self):
         for line in self.process.stdout:
@@ -38,8 +39,8 @@ class Sessions:
             else:
                 self.traffic.append(tuple(map(int, numbers)))
 
-    def wait_for(self, condition, what):
-        wait_for(lambda: condition() or self.process.poll() is not None, what)
+    def wait_for(self, condition, what, patience=60):
+        wait_for(lambda: condition() or self.process.poll() is not None, what, patience)
         if self.process.poll() is not None:
             sys.exit("bench/cluster: bench-sessions has ended")
 
