@@ -456,10 +456,11 @@ gboolean qos_server_budgets_report(QosServerBudgets *budgets, QosOwnerId client,
 
 void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosTime now)
 {
+    Client *left = find_client(budgets, client);
     GHashTableIter iter;
     Class *class;
 
-    if (find_client(budgets, client) == NULL)
+    if (left == NULL)
         return;
     g_hash_table_iter_init(&iter, budgets->classes);
     while (g_hash_table_iter_next(&iter, (gpointer *)&class, NULL)) {
@@ -468,6 +469,8 @@ void qos_server_budgets_leave(QosServerBudgets *budgets, QosOwnerId client, QosT
         if (class->maker == client)
             class->maker = 0;
     }
+    if (left->is_listed) /* a combiner answers at its next tick */
+        g_ptr_array_remove(budgets->answered, left);
     g_hash_table_remove(budgets->clients, &client);
 }
 
