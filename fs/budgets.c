@@ -36,7 +36,6 @@ QosBudgets *qos_budgets_new(guint32 incarnation)
 
     budgets->incarnation = incarnation;
     budgets->ticket = (guint64)incarnation << QOS_BUDGET_TICKET_BITS;
-    budgets->by_rule = g_hash_table_new(g_int64_hash, g_int64_equal);
     budgets->by_name = g_hash_table_new_full(entry_hash, entry_equal, NULL,
                                              (GDestroyNotify)(void (*)(void))entry_free);
     budgets->by_class = g_hash_table_new(g_int64_hash, g_int64_equal);
@@ -50,7 +49,6 @@ void qos_budgets_free(QosBudgets *budgets)
         return;
     g_hash_table_unref(budgets->by_class);
     g_hash_table_unref(budgets->by_name);
-    g_hash_table_unref(budgets->by_rule);
     qos_rules_unref(budgets->rules);
     g_free(budgets);
 }
@@ -109,11 +107,6 @@ static void adopt(QosBudgets *budgets, QosSched *sched, QosRules *rules, QosTime
     QosBudgetsEntry *entry;
 
     budgets->rules = count > 1 ? qos_rules_ref(rules) : NULL; /* there is more than `default` */
-    g_hash_table_remove_all(budgets->by_rule);
-    for (guint i = 0; i + 1 < count; i++) {
-        const QosRule *rule = qos_rules_get(rules, i);
-        g_hash_table_insert(budgets->by_rule, (gpointer)&rule->id, (gpointer)rule);
-    }
     budgets->terms.rules = count > 1 ? count - 1 : 0;
     g_hash_table_iter_init(&iter, budgets->by_name);
     while (g_hash_table_iter_next(&iter, (gpointer *)&entry, NULL)) {

@@ -37,7 +37,6 @@ struct QosBudgets {
     guint32 incarnation;
     guint64 ticket;       /* the highest that was used */
     QosRules *rules;      /* owned; NULL: none */
-    GHashTable *by_rule;  /* rule id -> QosRule of `rules` */
     GHashTable *by_name;  /* QosBudgetsEntry -> itself, owned */
     GHashTable *by_class; /* QosBudgetsEntry.class -> it */
     QosBudgetsTerms terms;

@@ -61,7 +61,7 @@ void qos_budgets_unit_set_rule(QosBudgets *budgets, QosBudgetsUnit *unit, QosUni
 
 const QosRule *qos_budgets_rule(const QosBudgets *budgets, guint64 id)
 {
-    return g_hash_table_lookup(budgets->by_rule, &id);
+    return budgets->rules != NULL ? qos_rules_by_id(budgets->rules, id) : NULL;
 }
 
 void qos_budgets_remove(QosBudgets *budgets, GHashTableIter *iter, QosBudgetsEntry *entry)

@@ -34,6 +34,7 @@ struct QosRules {
     QosScope scope;
     guint64 next_id;
     /* Worked out by seal(). */
+    GHashTable *by_id; /* QosRule.id -> it, of `rules` */
     QosRule *fallback; /* `default` */
     guint fields;
     QosTime next_expiry;
@@ -75,6 +76,7 @@ static void index_free(Index *index)
 static void rules_clear(QosRules *rules)
 {
     index_free(rules->index);
+    g_hash_table_unref(rules->by_id);
     g_ptr_array_unref(rules->rules);
 }
 
@@ -115,9 +117,11 @@ static QosRules *seal(GPtrArray *members, QosScope scope, guint64 next_id)
     rules->scope = scope;
     rules->next_id = next_id;
     rules->next_expiry = QOS_NEVER;
+    rules->by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
     for (guint i = 0; i < members->len; i++) {
         QosRule *rule = members->pdata[i];
 
+        g_hash_table_insert(rules->by_id, &rule->id, rule);
         rules->fields |= per_fields(rule->per);
         rules->next_expiry = MIN(rules->next_expiry, rule->expires);
         rules->has_passthrough |= rule->passthrough;
@@ -608,13 +612,7 @@ const QosRule *qos_rules_get(const QosRules *rules, guint index)
 
 const QosRule *qos_rules_by_id(const QosRules *rules, guint64 id)
 {
-    for (guint i = 0; i < rules->rules->len; i++) {
-        const QosRule *rule = rules->rules->pdata[i];
-
-        if (rule->id == id)
-            return rule;
-    }
-    return NULL;
+    return g_hash_table_lookup(rules->by_id, &id);
 }
 
 const QosRule *qos_rules_by_name(const QosRules *rules, const char *name)
